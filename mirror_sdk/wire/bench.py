@@ -1,0 +1,95 @@
+"""The bench: the device's side of simulated devices. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from mirror_sdk.wire._model import Timestamp, WireModel
+from mirror_sdk.wire.paths import parse_path
+
+AnswerMode = Literal["normal", "reject", "silent"]
+
+
+def _check_path(path: str) -> str:
+    parse_path(path)
+    return path
+
+
+class BenchResourceBody(WireModel):
+    """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource)."""
+
+    value: Annotated[str, Field(max_length=65536)] | None = None
+    observable: bool | None = None
+    auto_observable: bool | None = None
+    writable: bool | None = None
+    executable: bool | None = None
+
+
+class BenchNewResource(BenchResourceBody):
+    """A resource of a new simulated device."""
+
+    path: Annotated[str, AfterValidator(_check_path)]
+
+
+class BenchNewDevice(WireModel):
+    """A simulated device to add; it registers at once."""
+
+    endpoint_name: Annotated[str, Field(min_length=1, max_length=64)]
+    endpoint_type: Annotated[str, Field(max_length=64)] = "default"
+    queue_mode: bool = False
+    resources: list[BenchNewResource] = []
+
+
+class BenchDevicePatch(WireModel):
+    """How a simulated device is to behave from now on."""
+
+    online: bool | None = None
+    answer: AnswerMode | None = None
+    latency_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
+
+
+class BenchResource(WireModel):
+    """A resource inside a simulated device, with the device's own value as text."""
+
+    path: str
+    value: str
+    observable: bool
+    auto_observable: bool
+    writable: bool
+    executable: bool
+
+
+class BenchDevice(WireModel):
+    """A simulated device and its state."""
+
+    id: str
+    endpoint_name: str
+    endpoint_type: str
+    queue_mode: bool
+    online: bool
+    registered: bool
+    answer: AnswerMode
+    latency_seconds: float
+    resources: list[BenchResource]
+
+
+class BenchDeviceList(WireModel):
+    """All simulated devices."""
+
+    object: Literal["list"] = "list"
+    data: list[BenchDevice]
+
+
+class BenchClock(WireModel):
+    """The server's clock; it can be advanced only when it is manual."""
+
+    now: Timestamp
+    manual: bool = False
+
+
+class BenchAdvance(WireModel):
+    """By how much to advance the manual clock."""
+
+    advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

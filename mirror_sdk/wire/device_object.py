@@ -1,0 +1,76 @@
+"""E1, the device object. Source: specification 2.1, 2.2 and E1; wire.md 1."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from mirror_sdk.wire._model import Payload, Timestamp, WireModel
+
+
+class DesiredStatus(IntEnum):
+    """Status of the last desired value. Source: specification 2.2."""
+
+    PENDING = 0
+    SUCCESS = 1
+    FAILURE = 2
+
+
+def _read_status(value: Any) -> Any:
+    """Take the words of the specification too; ``fail`` is its other word for failure."""
+    if isinstance(value, str):
+        words = {"pending": 0, "success": 1, "failure": 2, "fail": 2}
+        return words.get(value.lower(), value)
+    return value
+
+
+DesiredStatusField = Annotated[
+    DesiredStatus, BeforeValidator(_read_status), PlainSerializer(int, return_type=int, when_used="json")
+]
+
+
+class Reported(WireModel):
+    """The last value received from the device; empty before the first one."""
+
+    value: Payload | None = None
+    content_type: str | None = None
+    reported_at: Timestamp | None = None
+    expires_at: Timestamp | None = None
+
+
+class Desired(WireModel):
+    """The last value requested to be written, and what became of the write; empty before the first write.
+
+    ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
+    issue time.
+    """
+
+    value: Payload | None = None
+    status: DesiredStatusField | None = None
+    desired_at: Timestamp | None = None
+    status_updated_at: Timestamp | None = None
+    requested_at: Timestamp | None = None
+
+
+class ResourceState(WireModel):
+    """One resource of a device object."""
+
+    resource_path: str
+    subscribed: bool
+    reported: Reported
+    desired: Desired
+
+
+class DeviceObject(WireModel):
+    """The mirror of one device: a snapshot of every resource it has ever introduced."""
+
+    object: Literal["device-echo"] = "device-echo"
+    device_id: str
+    endpoint_name: str | None = None
+    created_at: Timestamp
+    updated_at: Timestamp | None = None
+    last_reported_at: Timestamp | None = None
+    last_desired_at: Timestamp | None = None
+    resources: list[ResourceState]

@@ -1,0 +1,46 @@
+"""E2, device requests. Source: specification E2; wire.md 2."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from mirror_sdk.wire._model import Payload, WireModel
+from mirror_sdk.wire.paths import parse_path
+
+ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
+MAX_EXPIRY_SECONDS = 30 * 24 * 3600
+DEFAULT_EXPIRY_SECONDS = 2 * 3600
+DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
+MAX_RETRIES = 10
+QUEUE_LIMIT = 20
+
+Method = Literal["GET", "PUT", "POST"]
+ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
+
+
+def _check_uri(uri: str) -> str:
+    path, _, _ = uri.partition("?")
+    parse_path(path)
+    return uri
+
+
+class DeviceRequestBody(WireModel):
+    """What the device is to do: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
+
+    A ``uri`` with a query (``?pmin=5``), ``PUT`` and no payload sets notification rules.
+    """
+
+    method: Method
+    uri: Annotated[str, Field(max_length=255), AfterValidator(_check_uri)]
+    content_type: Annotated[str | None, Field(alias="content-type", min_length=1, max_length=64)] = None
+    accept: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    payload_b64: Annotated[Payload | None, Field(alias="payload-b64")] = None
+    expiry_seconds: ExpirySeconds | None = None
+
+
+class DeviceRequestAccepted(WireModel):
+    """The body of the 202 answer."""
+
+    async_response_id: Annotated[str, Field(alias="async-response-id")]

@@ -1,0 +1,42 @@
+"""The error body of every answer from 400 on. Source: wire.md 0."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mirror_sdk.wire._model import WireModel
+
+
+class FieldError(WireModel):
+    """What is wrong with one field."""
+
+    name: str
+    message: str
+
+
+class ErrorBody(WireModel):
+    """An error as the service words it; ``reason`` is the public API's error word where it has one."""
+
+    object: Literal["error"] = "error"
+    code: int
+    type: str
+    message: str
+    fields: list[FieldError] = []
+    request_id: str | None = None
+    reason: str | None = None
+
+
+ERROR_TYPES: dict[int, str] = {
+    400: "bad_request",
+    401: "invalid_auth",
+    403: "access_denied",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    410: "gone",
+    413: "too_large",
+    415: "unsupported_media_type",
+    429: "limit_exceeded",
+    500: "internal",
+}
+"""The ``type`` of an error with this code; a 400 about a field is ``validation_error``."""

@@ -1,0 +1,57 @@
+"""Resource paths (``/3303/0/5700`` = object, instance, resource id) and the patterns of presubscription rules.
+
+Source: wire.md 2 and 3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+PATH_PATTERN = r"^(?:/(?:0|[1-9][0-9]{0,4})){1,4}$"
+"""Regular expression of a resource path: one to four numbers, each after a slash."""
+
+_PATH = re.compile(PATH_PATTERN.replace("$", r"\Z"))
+_HIGHEST_ID = 65535
+
+
+class PathParts(NamedTuple):
+    """The numbers of a resource path; a part the path does not have is ``None``."""
+
+    object_id: int
+    instance_id: int | None
+    resource_id: int | None
+    resource_instance_id: int | None
+
+
+def parse_path(path: str) -> PathParts:
+    """Split a resource path into its numbers.
+
+    Raises:
+        ValueError: The text is not a resource path; the message says what one looks like.
+    """
+    if not _PATH.match(path):
+        raise ValueError(f"{path!r} is not a resource path; write it like /3303/0/5700 (numbers, each after a slash)")
+    numbers = [int(part) for part in path[1:].split("/")]
+    if max(numbers) > _HIGHEST_ID:
+        raise ValueError(f"{path!r} is not a resource path; its numbers go from 0 to {_HIGHEST_ID}")
+    numbers_or_none: list[int | None] = [*numbers, None, None, None]
+    return PathParts(numbers[0], *numbers_or_none[1:4])
+
+
+def check_pattern(pattern: str) -> str:
+    """Return the pattern if it has ``*`` at most once, at its end.
+
+    Raises:
+        ValueError: There is a ``*`` somewhere else.
+    """
+    if "*" in pattern[:-1]:
+        raise ValueError(f"{pattern!r}: '*' may stand only at the end")
+    return pattern
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the text equals the pattern, or begins with what stands before its final ``*``."""
+    if pattern.endswith("*"):
+        return text.startswith(pattern[:-1])
+    return text == pattern

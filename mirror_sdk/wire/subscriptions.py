@@ -1,0 +1,50 @@
+"""E3, presubscription rules. Source: specification E3 and 3.3; wire.md 3."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, RootModel
+
+from mirror_sdk.wire._model import WireModel
+from mirror_sdk.wire.paths import check_pattern, matches
+
+MAX_RULES = 1024
+MAX_PATHS = 256
+
+_Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(check_pattern)]
+
+
+def _check_path_pattern(pattern: str) -> str:
+    if not pattern.startswith("/") and pattern != "*":
+        raise ValueError(f"{pattern!r} must start with a slash, like /3303/0/5700 or /3303/*")
+    return check_pattern(pattern)
+
+
+_PathPattern = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_check_path_pattern)]
+
+
+class PresubscriptionRule(WireModel):
+    """Which resources of which devices to subscribe at registration; a member that is absent matches everything."""
+
+    endpoint_name: Annotated[_Name | None, Field(alias="endpoint-name")] = None
+    endpoint_type: Annotated[_Name | None, Field(alias="endpoint-type")] = None
+    resource_path: Annotated[
+        list[_PathPattern] | None, Field(alias="resource-path", min_length=1, max_length=MAX_PATHS)
+    ] = None
+
+    def matches_device(self, *, device_id: str, endpoint_name: str, endpoint_type: str) -> bool:
+        """Whether the rule is about this device; ``endpoint-name`` is held against the id and the name."""
+        if self.endpoint_type is not None and not matches(self.endpoint_type, endpoint_type):
+            return False
+        if self.endpoint_name is None:
+            return True
+        return matches(self.endpoint_name, device_id) or matches(self.endpoint_name, endpoint_name)
+
+    def matches_path(self, path: str) -> bool:
+        """Whether the rule is about this resource path."""
+        return self.resource_path is None or any(matches(pattern, path) for pattern in self.resource_path)
+
+
+class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
+    """All rules of an application, in their order."""

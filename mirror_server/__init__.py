@@ -1,0 +1,1 @@
+"""Reference server of the device state mirror service."""

@@ -1,0 +1,161 @@
+"""The Flask app: a plain WSGI app that any WSGI server runs. Errors are shaped here, and only here.
+
+A view that has to wait returns a :class:`~mirror_server.views.deferred.Deferred`. A server that can wait without a
+thread (:mod:`mirror_server.bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, g, request
+from werkzeug.exceptions import HTTPException
+
+from mirror_sdk.wire.errors import ERROR_TYPES
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import authenticate
+from mirror_server.views import bench, device_requests, devices, notifications, operation, subscriptions
+from mirror_server.views.answers import json_answer
+from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.requests import require_scope
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+    from mirror_server.services import Services
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_ID = "mirror.request_id"
+_GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+_SLASHES = re.compile("/{2,}")
+
+
+class MirrorApp(Flask):
+    """Flask, with answers that come later and with paths that end in a slash or double one."""
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
+        path = _SLASHES.sub("/", environ["PATH_INFO"])
+        environ["PATH_INFO"] = path.rstrip("/") or "/"
+        return super().wsgi_app(environ, start_response)
+
+    def make_response(self, rv: Any) -> Response:
+        """Also takes a :class:`Deferred`."""
+        if not isinstance(rv, Deferred):
+            return super().make_response(rv)
+        park: Callable[[Deferred], None] | None = request.environ.get(PARK)
+        if park is not None:
+            park(rv)
+            return Response()
+        try:
+            rv.wait()
+            return self._answer(rv)
+        finally:
+            rv.release()
+
+    def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+        """The answer of a parked request, with the headers of any other."""
+        with self.request_context(environ):
+            return self.finalize_request(self._answer(deferred))
+
+    def _answer(self, deferred: Deferred) -> Response:
+        try:
+            return deferred.answer()
+        except Exception as error:  # whatever it is, it becomes an error body
+            return self.make_response(self.handle_user_exception(error))
+
+
+def create_app(services: Services) -> MirrorApp:
+    """The app over the parts of a server."""
+    app = MirrorApp("mirror_server", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
+    app.url_map.merge_slashes = False
+    app.register_blueprint(operation.blueprint())
+    app.register_blueprint(devices.blueprint(services.devices, services.clock))
+    app.register_blueprint(device_requests.blueprint(services.commands))
+    app.register_blueprint(subscriptions.blueprint(services.subscriptions))
+    app.register_blueprint(notifications.blueprint(services.log, services.polls))
+    app.register_blueprint(bench.blueprint(services.bench))
+    app.before_request(lambda: _admit(app, services))
+    app.after_request(_with_request_id)
+    app.register_error_handler(Refusal, _answer_refusal)
+    app.register_error_handler(HTTPException, _answer_http_error)
+    app.register_error_handler(Exception, _answer_failure)
+    return app
+
+
+def _admit(app: Flask, services: Services) -> None:
+    """Let in who has a key with a scope for this route; an unknown route wants a key too."""
+    view = app.view_functions.get(request.endpoint or "")
+    scopes = getattr(view, "required_scopes", None)
+    if scopes is not None and not scopes:
+        return
+    g.app_id, g.scopes = authenticate(services.database, request.headers.get("Authorization"))
+    if scopes is not None:
+        require_scope(*sorted(scopes))
+    services.log.keep_for(g.app_id)
+
+
+def _request_id() -> str:
+    """One id for the request, the client's own if it gave one of our form."""
+    if _REQUEST_ID not in request.environ:
+        given = request.headers.get(REQUEST_ID_HEADER, "")
+        request.environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    identity: str = request.environ[_REQUEST_ID]
+    return identity
+
+
+def _with_request_id(response: Response) -> Response:
+    response.headers[REQUEST_ID_HEADER] = _request_id()
+    return response
+
+
+def _answer_refusal(refusal: Refusal) -> Response:
+    kind = "validation_error" if refusal.fields and refusal.code == 400 else ERROR_TYPES[refusal.code]
+    body: dict[str, Any] = {
+        "object": "error",
+        "code": refusal.code,
+        "type": kind,
+        "message": refusal.message,
+        "fields": [{"name": name, "message": message} for name, message in refusal.fields],
+        "request_id": _request_id(),
+    }
+    if refusal.reason is not None:
+        body["reason"] = refusal.reason
+    response = json_answer(body, refusal.code)
+    if refusal.code == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _answer_http_error(error: HTTPException) -> Response:
+    response = _answer_refusal(_refusal_of(error))
+    for name, value in error.get_headers(request.environ):
+        if name == "Allow":
+            response.headers[name] = value
+    return response
+
+
+def _refusal_of(error: HTTPException) -> Refusal:
+    if error.code == 404:
+        return Refusal(404, f"there is no {request.path} here; check the path")
+    if error.code == 405:
+        return Refusal(405, f"{request.method} is not available for {request.path}; see the header Allow")
+    if error.code == 413:
+        limit = request.max_content_length
+        return Refusal(413, f"the body is larger than {limit} bytes; send less at a time")
+    code = error.code if error.code in ERROR_TYPES else 400
+    return Refusal(code, error.description or error.name)
+
+
+def _answer_failure(error: Exception) -> Response:
+    _log.error("request %s failed", _request_id(), exc_info=error)
+    return _answer_refusal(
+        Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
+    )

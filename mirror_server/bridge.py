@@ -1,0 +1,177 @@
+"""uvicorn's side: calls the WSGI app on the event loop and parks deferred answers without a thread.
+
+The app's views look something up or hand work to the writer, which takes well under a millisecond; whatever takes
+longer comes back as a :class:`~mirror_server.views.deferred.Deferred`. A parked request costs a task, not a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from mirror_server.views.deferred import PARK, Deferred
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+
+    from mirror_server.app import MirrorApp
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+
+
+class Bridge:
+    """An ASGI app around the Flask app.
+
+    Args:
+        app: The Flask app.
+        max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
+    """
+
+    def __init__(self, app: MirrorApp, max_body_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._stopping = asyncio.Event()
+
+    def stop_waiting(self) -> None:
+        """Answer all parked requests at once, as if their time were over."""
+        self._stopping.set()
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        """Serve one HTTP request."""
+        body = await _read_body(receive, self._max_body_bytes)
+        if body is None:
+            return
+        parked: list[Deferred] = []
+        environ = _environ_of(scope, body) | {PARK: parked.append}
+        answer: _Answer | None = _Answer.of(self._app, environ)
+        if parked:
+            answer = await self._wait(parked[0], environ, receive)
+        if answer is not None:
+            await answer.send(send)
+
+    async def _wait(self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive) -> _Answer | None:
+        """The answer when it can be made; ``None`` when the client went away."""
+        try:
+            if await self._gone(deferred, receive):
+                return None
+            return _Answer.of(self._app.finish(deferred, environ), environ)
+        finally:
+            deferred.release()
+
+    async def _gone(self, deferred: Deferred, receive: _Receive) -> bool:
+        """Wait for the future, the end of its time or of the server; true if the client went away before."""
+        disconnect: asyncio.Future[Any] = asyncio.ensure_future(receive())
+        stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
+        done, pending = await asyncio.wait(
+            [_watch(deferred), disconnect, stopping],
+            timeout=deferred.timeout_seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        for waiting in pending:
+            waiting.cancel()
+        return disconnect in done and not deferred.future.done()
+
+
+def _watch(deferred: Deferred) -> asyncio.Future[Any]:
+    """A future of the loop that is done when the deferred one is; cancelling it leaves that one alone."""
+    loop = asyncio.get_running_loop()
+    watched: asyncio.Future[Any] = loop.create_future()
+
+    def note() -> None:
+        if not watched.done():
+            watched.set_result(None)
+
+    deferred.future.add_done_callback(lambda _: _call(loop, note))
+    return watched
+
+
+def _call(loop: asyncio.AbstractEventLoop, note: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(note)
+
+
+class _Answer:
+    """A WSGI answer on its way to ASGI."""
+
+    def __init__(self) -> None:
+        self._status = 500
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body = b""
+
+    @classmethod
+    def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> _Answer:
+        """What a WSGI app answers; whatever gave the body is closed."""
+        answer = cls()
+        chunks = app(environ, answer._start)
+        try:
+            answer._body = b"".join(chunks)
+        finally:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+        return answer
+
+    def _start(
+        self, status: str, headers: list[tuple[str, str]], _exc_info: object = None
+    ) -> Callable[[bytes], object]:
+        self._status = int(status[:3])
+        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        return lambda _: None
+
+    async def send(self, send: _Send) -> None:
+        """Send it."""
+        await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
+        await send({"type": "http.response.body", "body": self._body})
+
+
+async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:
+    """The body, cut one byte past the limit; ``None`` when the client went away."""
+    chunks = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunks += message.get("body", b"")
+        del chunks[max_body_bytes + 1 :]
+        if not message.get("more_body"):
+            return bytes(chunks)
+
+
+def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
+    server = scope.get("server") or ("localhost", 80)
+    client = scope.get("client") or ("", 0)
+    environ: WSGIEnvironment = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope["path"].encode("utf-8").decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1]),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": client[0],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in scope["headers"]:
+        _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    environ["CONTENT_LENGTH"] = str(len(body))
+    return environ
+
+
+def _put_header(environ: WSGIEnvironment, name: str, value: str) -> None:
+    if name in {"content-type", "content-length"}:
+        environ[name.replace("-", "_").upper()] = value
+        return
+    key = f"HTTP_{name.replace('-', '_').upper()}"
+    environ[key] = f"{environ[key]},{value}" if key in environ else value

@@ -1,0 +1,172 @@
+"""Domain time: what timestamps, expiry, retention, back-off and device rhythms follow.
+
+``SystemClock`` is wall time. ``ManualClock`` stands still until it is advanced, so that a test or a stored notebook
+sees the same times on every run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from mirror_server.core.instants import Instant
+
+_log = logging.getLogger(__name__)
+
+
+class Timer:
+    """A call that is due at an instant; ``cancel`` makes it never happen."""
+
+    def __init__(self, due_at: Instant, action: Callable[[], None]) -> None:
+        self.due_at = due_at
+        self._action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Forget the call; harmless when it has happened."""
+        self._action = None
+
+    def fire(self) -> None:
+        """Make the call, once. An error in it is logged: one timer must not stop the others."""
+        action, self._action = self._action, None
+        if action is None:
+            return
+        try:
+            action()
+        except Exception:
+            _log.exception("a timer's action failed")
+
+
+class Clock(Protocol):
+    """Tells the instant and makes calls at later ones."""
+
+    def now(self) -> Instant:
+        """The present instant."""
+        ...
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        """Call ``action`` once when ``due_at`` is reached, on a thread of the clock; it must not block."""
+        ...
+
+    def close(self) -> None:
+        """Make no more calls."""
+        ...
+
+
+class _Agenda:
+    """Timers in the order of their instants, those of one instant in the order they were made."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Instant, int, Timer]] = []
+        self._numbers = itertools.count()
+
+    def add(self, timer: Timer) -> None:
+        heapq.heappush(self._heap, (timer.due_at, next(self._numbers), timer))
+
+    def next_due_at(self) -> Instant | None:
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: Instant) -> list[Timer]:
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heapq.heappop(self._heap)[2])
+        return due
+
+
+class SystemClock:
+    """Wall time; one daemon thread makes the calls."""
+
+    def __init__(self) -> None:
+        self._agenda = _Agenda()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+        self._thread.start()
+
+    def now(self) -> Instant:
+        """Wall time in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        """See :class:`Clock`."""
+        timer = Timer(due_at, action)
+        with self._changed:
+            self._agenda.add(timer)
+            self._changed.notify()
+        return timer
+
+    def close(self) -> None:
+        """Stop the thread; calls that are not due yet never happen."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                due = self._agenda.pop_due(self.now())
+                if not due:
+                    next_due_at = self._agenda.next_due_at()
+                    self._changed.wait(None if next_due_at is None else (next_due_at - self.now()) / 1000 + 0.001)
+            for timer in due:
+                timer.fire()
+
+
+class ManualClock:
+    """Stands still until it is advanced."""
+
+    def __init__(self, now: Instant) -> None:
+        self._now = now
+        self._agenda = _Agenda()
+        self._lock = threading.Lock()
+        self._advancing = threading.Lock()
+
+    def now(self) -> Instant:
+        """The instant the clock was set or advanced to."""
+        return self._now
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        """See :class:`Clock`; a call that is due already is made at the next ``advance``."""
+        timer = Timer(due_at, action)
+        with self._lock:
+            self._agenda.add(timer)
+        return timer
+
+    def close(self) -> None:
+        """Nothing runs by itself here, so there is nothing to stop."""
+
+    def advance(self, milliseconds: int, settle: Callable[[], object] = lambda: None) -> Instant:
+        """Move on, stopping at every instant at which a call is due.
+
+        Args:
+            milliseconds: How far to move on, at least 0.
+            settle: Called after the calls of each instant; returns when all they caused is done, so that what
+                follows sees it.
+
+        Returns:
+            The new present.
+        """
+        with self._advancing:
+            end_at = self._now + milliseconds
+            while (due := self._step(end_at)) is not None:
+                for timer in due:
+                    timer.fire()
+                settle()
+            return self._now
+
+    def _step(self, end_at: Instant) -> list[Timer] | None:
+        with self._lock:
+            next_due_at = self._agenda.next_due_at()
+            if next_due_at is None or next_due_at > end_at:
+                self._now = end_at
+                return None
+            self._now = max(self._now, next_due_at)
+            return self._agenda.pop_due(self._now)

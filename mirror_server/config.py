@@ -1,0 +1,32 @@
+"""The server's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror_server.store.database import DEFAULT_URL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator may set.
+
+    Attributes:
+        database_url: Where the state is; see :class:`mirror_server.store.database.Database`.
+        simulate: How many simulated devices there are at least; ``None`` for no bench.
+        seed: What the simulated devices are made from.
+        manual_clock: Whether domain time stands still until it is advanced.
+        answer_timeout_seconds: How long an attempt waits for a device's answer.
+        max_body_bytes: The largest request body.
+        keep_log_seconds: How long a notification is kept.
+        keep_log_bytes: How much of notifications is kept for one application.
+    """
+
+    database_url: str = DEFAULT_URL
+    simulate: int | None = None
+    seed: int = 0
+    manual_clock: bool = False
+    answer_timeout_seconds: float = 120
+    max_body_bytes: int = 1024 * 1024
+    keep_log_seconds: float = 24 * 3600
+    keep_log_bytes: int = 50_000_000

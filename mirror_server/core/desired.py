@@ -1,0 +1,86 @@
+"""The status of the last desired value, as a table. Source: specification 3.1; wire.md 2.
+
+A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value carries the id of
+the command that set it: the outcome of an older, superseded command is recognised by that and never reaches the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_server.core.instants import Instant
+
+
+class DesiredEvent(Enum):
+    """What can happen to a desired value."""
+
+    WRITE_ACCEPTED = "write accepted (202)"
+    WRITE_SUCCEEDED = "device answers with success"
+    WRITE_FAILED = "device rejects, or the command expires"
+
+
+TRANSITIONS: dict[tuple[DesiredStatus | None, DesiredEvent], DesiredStatus] = {
+    (None, DesiredEvent.WRITE_ACCEPTED): DesiredStatus.PENDING,
+    (DesiredStatus.PENDING, DesiredEvent.WRITE_ACCEPTED): DesiredStatus.PENDING,
+    (DesiredStatus.SUCCESS, DesiredEvent.WRITE_ACCEPTED): DesiredStatus.PENDING,
+    (DesiredStatus.FAILURE, DesiredEvent.WRITE_ACCEPTED): DesiredStatus.PENDING,
+    (DesiredStatus.PENDING, DesiredEvent.WRITE_SUCCEEDED): DesiredStatus.SUCCESS,
+    (DesiredStatus.PENDING, DesiredEvent.WRITE_FAILED): DesiredStatus.FAILURE,
+}
+
+
+class IllegalTransition(Exception):
+    """The event cannot happen in this status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The last desired value of a resource."""
+
+    command_id: int
+    value: bytes
+    status: DesiredStatus
+    desired_at: Instant
+    requested_at: Instant
+    status_updated_at: Instant | None = None
+
+
+def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredStatus:
+    """The status after the event.
+
+    Raises:
+        IllegalTransition: The pair is not in the table.
+    """
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise IllegalTransition(f"{event.name} in status {status.name if status is not None else None}") from None
+
+
+def write_accepted(current: Desired | None, *, command_id: int, value: bytes, at: Instant) -> Desired:
+    """The desired value after a write command was accepted: pending, with the issue time."""
+    status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
+    return Desired(command_id=command_id, value=value, status=status, desired_at=at, requested_at=at)
+
+
+def write_finished(current: Desired | None, *, command_id: int, succeeded: bool, at: Instant) -> Desired | None:
+    """The desired value after a write command ended, or ``None`` where a newer write has superseded the command.
+
+    Raises:
+        IllegalTransition: The command ended before.
+    """
+    if current is None or current.command_id != command_id:
+        return None
+    event = DesiredEvent.WRITE_SUCCEEDED if succeeded else DesiredEvent.WRITE_FAILED
+    return replace(current, status=next_status(current.status, event), desired_at=at, status_updated_at=at)
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, as the README shows it."""
+    lines = [
+        f"    {'[*]' if status is None else status.name.lower()} --> {target.name.lower()}: {event.value}"
+        for (status, event), target in TRANSITIONS.items()
+    ]
+    return "\n".join(["stateDiagram-v2", *lines])

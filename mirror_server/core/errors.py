@@ -1,0 +1,38 @@
+"""How an operation is refused: the one exception that becomes the error body of wire.md 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Field = tuple[str, str]
+"""A field's name and what is wrong with it."""
+
+
+class Refusal(Exception):
+    """The request is refused and nothing was changed.
+
+    Attributes:
+        code: HTTP status.
+        message: What is wrong and what to do next.
+        reason: The public API's error word, where it has one.
+        fields: What is wrong with which field.
+    """
+
+    def __init__(self, code: int, message: str, *, reason: str | None = None, fields: Sequence[Field] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason
+        self.fields = tuple(fields)
+
+    @classmethod
+    def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:
+        """A 400 about one field."""
+        return cls(400, f"{name}: {message}", reason=reason, fields=[(name, message)])
+
+
+def unknown_device(device_id: str) -> Refusal:
+    """The 404 of every route with a device id."""
+    return Refusal(
+        404, f"no device with the id {device_id!r}; GET /v3/devices lists the known ones", reason="DEVICE_NOT_FOUND"
+    )

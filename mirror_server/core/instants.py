@@ -1,0 +1,27 @@
+"""Instants inside the server: whole milliseconds since the Unix epoch in UTC, as the database holds them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+Instant: TypeAlias = int
+"""Milliseconds since 1970-01-01T00:00:00Z. Its names end in ``_at``."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def from_datetime(moment: datetime) -> Instant:
+    """The instant of an aware datetime, cut to the millisecond."""
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def to_datetime(instant: Instant) -> datetime:
+    """The instant as an aware datetime in UTC."""
+    return _EPOCH + instant * _MILLISECOND
+
+
+def after_seconds(instant: Instant, seconds: float) -> Instant:
+    """The instant that many seconds later."""
+    return instant + round(seconds * 1000)

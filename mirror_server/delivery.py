@@ -1,0 +1,165 @@
+"""Delivers to each device what waits for it: in order, one at a time, when the device can be reached.
+
+What waits stands in the database; only what is under way is in memory. So a restart delivers again what was not
+answered, and nothing has to be rebuilt. Source: wire.md 2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from mirror_server.clock import Clock, Timer
+from mirror_server.core.commands import Command
+from mirror_server.core.instants import after_seconds
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    Content,
+    DeviceCommand,
+    DeviceLink,
+    Execute,
+    Observe,
+    Outcome,
+    Read,
+    Write,
+    WriteAttributes,
+)
+from mirror_server.store import commands, subscriptions
+from mirror_server.store.database import Database
+
+_PAUSE_AFTER_ERROR_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One thing to ask of a device; ``command`` where an application asked for it."""
+
+    device_id: str
+    ask: DeviceCommand
+    command: Command | None = None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is under way to one device."""
+
+    look_again: bool = False
+    ended: bool = False
+    timer: Timer | None = None
+
+
+Finish = Callable[[Job, Answer | None], "Future[Any]"]
+"""Stores how a job ended (``None``: no answer in time); the future is done when that is on disk."""
+
+
+class Delivery:
+    """One lane for each device that has something under way."""
+
+    def __init__(
+        self, *, database: Database, clock: Clock, link: DeviceLink, finish: Finish, answer_timeout_seconds: float
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._link = link
+        self._finish = finish
+        self._answer_timeout_seconds = answer_timeout_seconds
+        self._lanes: dict[str, _Lane] = {}
+        # Subscribe commands a device left unanswered: not repeated before it makes contact again.
+        self._unanswered: dict[str, set[DeviceCommand]] = {}
+        self._lock = threading.Lock()
+
+    def contact(self, device_id: str) -> None:
+        """The device can be reached: ask it everything that waits, also what it left unanswered before."""
+        with self._lock:
+            self._unanswered.pop(device_id, None)
+        self.wake(device_id)
+
+    def wake(self, device_id: str) -> None:
+        """See whether something waits for the device, and send it if nothing is under way."""
+        with self._lock:
+            lane = self._lanes.get(device_id)
+            if lane is not None:
+                lane.look_again = True
+                return
+            if not self._link.is_reachable(device_id):
+                return
+            lane = self._lanes[device_id] = _Lane()
+        self._next(device_id, lane)
+
+    def wake_all(self) -> None:
+        """See after every device for which something waits."""
+        with self._database.read() as session:
+            device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
+        for device_id in sorted(device_ids):
+            self.wake(device_id)
+
+    def _next(self, device_id: str, lane: _Lane) -> None:
+        while True:
+            job = self._next_job(device_id)
+            if job is not None:
+                self._send(job, lane)
+                return
+            with self._lock:
+                if not lane.look_again:
+                    del self._lanes[device_id]
+                    return
+                lane.look_again = False
+
+    def _next_job(self, device_id: str) -> Job | None:
+        with self._database.read() as session:
+            asks: Iterable[DeviceCommand] = [
+                *map(Observe, subscriptions.wanted_paths(session, device_id)),
+                *map(CancelObservation, subscriptions.unwanted_paths(session, device_id)),
+            ]
+            command = commands.first_waiting(session, device_id, self._clock.now())
+        with self._lock:
+            unanswered = self._unanswered.get(device_id, set())
+            for ask in asks:
+                if ask not in unanswered:
+                    return Job(device_id, ask)
+        return Job(device_id, _ask_of(command), command) if command else None
+
+    def _send(self, job: Job, lane: _Lane) -> None:
+        due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
+        lane.timer = self._clock.call_at(due_at, lambda: self._ended(job, lane, None))
+        self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
+
+    def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
+        with self._lock:
+            if lane.ended:
+                return
+            lane.ended = True
+            if job.command is None and (answer is None or answer.outcome is Outcome.UNAVAILABLE):
+                self._unanswered.setdefault(job.device_id, set()).add(job.ask)
+        if lane.timer is not None:
+            lane.timer.cancel()
+        self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, future))
+
+    def _stored(self, device_id: str, future: Future[Any]) -> None:
+        if future.exception() is not None:
+            # The database refuses; the job still waits in it and would be sent again at once, without end.
+            due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
+            self._clock.call_at(due_at, lambda: self._release(device_id))
+        else:
+            self._release(device_id)
+
+    def _release(self, device_id: str) -> None:
+        with self._lock:
+            del self._lanes[device_id]
+        self.wake(device_id)
+
+
+def _ask_of(command: Command) -> DeviceCommand:
+    request = command.request
+    content = Content(request.payload or b"", request.content_type or "text/plain")
+    if request.method == "GET":
+        return Read(request.path, request.accept)
+    if request.method == "POST":
+        return Execute(request.path, content)
+    if request.query is not None:
+        return WriteAttributes(request.path, request.query)
+    return Write(request.path, content)

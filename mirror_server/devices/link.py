@@ -1,0 +1,175 @@
+"""The interface between the service and device connections, simulated ones and real ones alike.
+
+A connection reports what devices do to :class:`DeviceEvents`; the service asks devices through :class:`DeviceLink`.
+Nobody holds a lock of its own while it calls the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from mirror_server.core.instants import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class IntroducedResource:
+    """A resource as a device announces it when it registers."""
+
+    path: str
+    resource_type: str = ""
+    content_type: str = "text/plain"
+    observable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a device says of itself when it registers; ``device_id`` only where the connection decides it."""
+
+    endpoint_name: str
+    endpoint_type: str
+    queue_mode: bool
+    lifetime_seconds: int
+    resources: tuple[IntroducedResource, ...]
+    device_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A value on its way: raw payload, its content type, and for how many seconds it is fresh (``None``: not said)."""
+
+    payload: bytes
+    content_type: str = "text/plain"
+    max_age_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it."""
+
+    device_id: str
+    path: str
+    content: Content
+    changed_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read a resource; ``accept`` is the content type wished for."""
+
+    path: str
+    accept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write a resource."""
+
+    path: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAttributes:
+    """Set notification rules of a resource, as a query string (``pmin=5&pmax=120``)."""
+
+    path: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Execute a resource with an argument."""
+
+    path: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Begin to observe a resource; the answer carries its initial value."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelObservation:
+    """End the observation of a resource."""
+
+    path: str
+
+
+DeviceCommand = Read | Write | WriteAttributes | Execute | Observe | CancelObservation
+
+
+class Outcome(Enum):
+    """How a device answered, as (status, error category) of the async response. Source: wire.md 5."""
+
+    DONE = (200, None)
+    METHOD_NOT_ALLOWED = (400, "METHOD_NOT_ALLOWED")
+    BAD_VALUE = (400, "BAD_VALUE")
+    REJECTED = (400, "REJECTED")
+    NOT_FOUND = (404, "RESOURCE_NOT_FOUND")
+    PRECONDITION_FAILED = (412, "PRECONDITION_FAILED")
+    TOO_LARGE = (413, "TOO_LARGE")
+    UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
+    UNAVAILABLE = (503, "NOT_CONNECTED")
+    """The connection was lost before the device answered; the command may be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A device's answer to one command; ``content`` for a read and an observe that were done."""
+
+    outcome: Outcome
+    content: Content | None = None
+    answered_at: Instant | None = None
+    """The device's time of the value, when it differs from the time of arrival."""
+
+
+class DeviceLink(Protocol):
+    """A way to devices."""
+
+    def is_reachable(self, device_id: str) -> bool:
+        """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
+        ...
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """Send a command; ``answer`` is called at most once, now or later, on any thread."""
+        ...
+
+
+class NotRegistered(Exception):
+    """The device is not registered here (any more); it has to make a full registration."""
+
+
+class DeviceEvents(Protocol):
+    """What the service wants to hear of devices. A future is done when what it tells is on disk."""
+
+    def registered(self, registration: Registration) -> Future[str]:
+        """A device made a full registration; gives its device id."""
+        ...
+
+    def registration_updated(
+        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
+    ) -> Future[None]:
+        """A device updated its registration, with its new structure when that changed.
+
+        The future raises :class:`NotRegistered` for a device whose registration ended.
+        """
+        ...
+
+    def deregistered(self, device_id: str) -> Future[None]:
+        """A device left."""
+        ...
+
+    def contact(self, device_id: str) -> None:
+        """A device can be reached from now on: what waits for it is delivered."""
+        ...
+
+    def observed(self, observations: Sequence[Observation]) -> Future[None]:
+        """Values came from devices on their own account."""
+        ...

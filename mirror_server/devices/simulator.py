@@ -1,0 +1,245 @@
+"""The simulated devices: a :class:`~mirror_server.devices.link.DeviceLink` whose devices the bench plays with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from mirror_sdk.wire.bench import AnswerMode
+from mirror_sdk.wire.paths import parse_path
+from mirror_server.clock import Clock
+from mirror_server.devices.bench import BenchRefused, SimulatedResource, SimulatedState, UnknownSimulatedDevice
+from mirror_server.devices.device import Resource, SimulatedDevice, bench_device_id, bench_resource, seeded_device
+from mirror_server.devices.fleet import Fleet, SimulatorStore, Turn
+from mirror_server.devices.line import Line
+from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Outcome
+
+__all__ = [
+    "BenchRefused",
+    "SimulatedResource",
+    "SimulatedState",
+    "Simulator",
+    "SimulatorStore",
+    "UnknownSimulatedDevice",
+]
+
+
+class Simulator:
+    """Simulated devices and their rhythms on a clock.
+
+    All methods may be called on any thread. A bench operation has told the service everything it causes when it
+    returns.
+    """
+
+    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock, seed: int) -> None:
+        self._fleet = Fleet(events=events, store=store, clock=clock)
+        self._store = store
+        self._seed = seed
+
+    def start(self, count: int) -> None:
+        """Take up the stored devices, then add devices of the seed until there are ``count``.
+
+        Stored devices that are online and registered make contact, and report what they observe; one whose registration
+        outlived its lifetime meanwhile registers again.
+        """
+        with self._fleet.turn() as turn:
+            for document in self._store.load().values():
+                self._fleet.come_online(turn, self._fleet.adopt(SimulatedDevice.from_json(document)))
+            taken_names = self._endpoint_names()
+            indices = itertools.count()
+            while len(self._fleet.lines) < count:
+                device = seeded_device(self._seed, next(indices), turn.now)
+                if device.endpoint_name not in taken_names:
+                    self._register_new(turn, device)
+
+    def is_reachable(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        with self._fleet.look() as now:
+            line = self._fleet.lines.get(device_id)
+            return line is not None and line.reachable(now)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`; a device without latency has answered on return.
+
+        Only when another thread is telling the service something, that thread gives the answer, in its turn.
+        """
+        with self._fleet.turn(wait=False) as turn:
+            line = self._fleet.lines.get(device_id)
+            if line is None or not line.reachable(turn.now):
+                turn.calls.append(partial(answer, Answer(Outcome.UNAVAILABLE)))
+            else:
+                self._fleet.receive(turn, line, command, answer)
+
+    def list_states(self) -> list[SimulatedState]:
+        """All simulated devices by name, each with the values it has now."""
+        with self._fleet.look() as now:
+            states = [line.device.state(now) for line in self._fleet.lines.values()]
+        return sorted(states, key=lambda state: state.endpoint_name)
+
+    def add(
+        self, endpoint_name: str, endpoint_type: str, queue_mode: bool, resources: Sequence[SimulatedResource]
+    ) -> str:
+        """Add a device, which registers at once; gives its device id.
+
+        Raises:
+            BenchRefused: A simulated device has this name, or a path is no resource path or stands there twice.
+        """
+        for resource in resources:
+            _check_path(resource.path)
+        if len({resource.path for resource in resources}) < len(resources):
+            raise BenchRefused("resources", "a path stands there twice; give every resource a path of its own")
+        with self._fleet.turn() as turn:
+            if endpoint_name in self._endpoint_names():
+                raise BenchRefused("endpoint_name", f"a simulated device is named {endpoint_name!r}; take another name")
+            device = SimulatedDevice(
+                device_id=bench_device_id(self._seed, endpoint_name),
+                endpoint_name=endpoint_name,
+                endpoint_type=endpoint_type,
+                queue_mode=queue_mode,
+                key=f"{self._seed}/{endpoint_name}",
+                resources={resource.path: bench_resource(resource, turn.now) for resource in resources},
+            )
+            self._register_new(turn, device)
+        return device.device_id
+
+    def set_behaviour(
+        self,
+        device_id: str,
+        online: bool | None = None,
+        answer: AnswerMode | None = None,
+        latency_seconds: float | None = None,
+    ) -> None:
+        """Say how a device is to behave from now on; what is ``None`` stays.
+
+        A device that comes online makes contact at once; one that goes offline loses the commands it had in hand.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+        """
+        with self._fleet.turn() as turn:
+            line = self._line(device_id)
+            device = line.device
+            was_online = device.online
+            device.online = was_online if online is None else online
+            device.answer = answer or device.answer
+            device.latency_seconds = device.latency_seconds if latency_seconds is None else latency_seconds
+            turn.save(line)
+            if device.online and not was_online:
+                self._fleet.come_online(turn, line)
+            elif was_online and not device.online:
+                self._fleet.drop_commands(turn, line)
+
+    def set_value(
+        self,
+        device_id: str,
+        path: str,
+        *,
+        value: str | None = None,
+        observable: bool | None = None,
+        auto_observable: bool | None = None,
+        writable: bool | None = None,
+        executable: bool | None = None,
+    ) -> None:
+        """The device changes a value or flag of its own, and sends the value if it is observed and it is online.
+
+        What is ``None`` stays. A path the device does not have becomes a resource of it, which the service learns at
+        the next registration update and hears of from then on.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            BenchRefused: The path is no resource path.
+        """
+        _check_path(path)
+        flags = {
+            "observable": observable,
+            "auto_observable": auto_observable,
+            "writable": writable,
+            "executable": executable,
+        }
+        with self._fleet.turn() as turn:
+            line = self._line(device_id)
+            resource = line.device.resources.setdefault(path, Resource(value_at=turn.now))
+            for flag, state in flags.items():
+                if state is not None:
+                    setattr(resource, flag, state)
+            if value is not None:
+                resource.set(value, turn.now)
+            turn.save(line)
+            self._fleet.report(turn, line, only=path)
+
+    def remove_resource(self, device_id: str, path: str) -> None:
+        """The device gives up a resource, which the service learns at the next registration update.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            BenchRefused: The device has no such resource.
+        """
+        with self._fleet.turn() as turn:
+            line = self._line(device_id)
+            if line.device.resources.pop(path, None) is None:
+                raise BenchRefused("path", f"the device has no resource {path}")
+            turn.save(line)
+
+    def register(self, device_id: str) -> None:
+        """The device makes a full registration, which ends its observations.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            BenchRefused: It is offline.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.register(turn, self._online_line(device_id))
+
+    def update(self, device_id: str) -> None:
+        """The device updates its registration.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            BenchRefused: It is offline or not registered.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.update(turn, self._registered_line(device_id))
+
+    def deregister(self, device_id: str) -> None:
+        """The device leaves, which ends its observations.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            BenchRefused: It is offline or not registered.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.deregister(turn, self._registered_line(device_id))
+
+    def _register_new(self, turn: Turn, device: SimulatedDevice) -> None:
+        line = self._fleet.adopt(device)
+        line.note_baseline(turn.now)
+        self._fleet.register(turn, line)
+
+    def _endpoint_names(self) -> set[str]:
+        return {line.device.endpoint_name for line in self._fleet.lines.values()}
+
+    def _line(self, device_id: str) -> Line:
+        line = self._fleet.lines.get(device_id)
+        if line is None:
+            raise UnknownSimulatedDevice(device_id)
+        return line
+
+    def _online_line(self, device_id: str) -> Line:
+        line = self._line(device_id)
+        if not line.device.online:
+            raise BenchRefused("online", "the device is offline; set online to true first")
+        return line
+
+    def _registered_line(self, device_id: str) -> Line:
+        line = self._online_line(device_id)
+        if not line.device.registered:
+            raise BenchRefused("registered", "the device is not registered; make a full registration first")
+        return line
+
+
+def _check_path(path: str) -> None:
+    try:
+        parse_path(path)
+    except ValueError as error:
+        raise BenchRefused("path", str(error)) from error

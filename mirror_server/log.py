@@ -1,0 +1,214 @@
+"""The notification log: append, read what follows a number, wait for more. Source: wire.md 4 and 5.
+
+Each application has one log. A long poll is a position in it: the reader's own (``after``), or the one the server
+keeps for plain polls.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.messages import LogEntry, first_message
+from mirror_server.store import logs
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+MOST_ENTRIES = 10_000
+"""How many entries one message carries at most; the next poll gives the rest."""
+
+_KEPT_SHARE = 0.9
+"""How much of a full log is kept, so that not every further entry makes the database delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything."""
+
+    entries: Sequence[LogEntry]
+    cursor: int
+    gap: tuple[int, int] | None
+
+
+class NotificationLog:
+    """All applications' logs."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        most_bytes: int,
+        new_uid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._new_uid = new_uid
+        self._waiting: dict[str, list[Future[None]]] = {}
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def keep_for(self, app_id: str) -> None:
+        """Keep the notifications of this application from now on."""
+        if app_id in self._known:
+            return
+        # Work is done in order, so that whatever the application causes next finds its log.
+        self._database.submit(lambda session: logs.create(session, app_id))
+        self._known.add(app_id)
+
+    def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
+        """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
+        entry = body if isinstance(body, str) else {**body, "uid": self._new_uid()}
+        encoded = orjson.dumps(entry)
+        at = self._clock.now()
+        stored_bytes = logs.append(session, app_id, kind=kind, device_id=device_id, body=encoded, at=at)
+        if stored_bytes is None:
+            return
+        if stored_bytes > self._most_bytes:
+            logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
+        session.after_commit(lambda: self.wake(app_id))
+
+    def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
+        """Add an entry to the log of every application, as registration events are. Source: specification 6."""
+        for app_id in logs.applications(session):
+            self.append(session, app_id, kind, device_id, body)
+
+    def read(self, app_id: str, after: int) -> Page:
+        """What follows the number ``after``: the entries of the next message, none if there is nothing new.
+
+        Raises:
+            Refusal: The log never reached that number.
+        """
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+            last_seq = state.last_seq if state else 0
+            rows = logs.entries(session, app_id, after, MOST_ENTRIES)
+        if after > last_seq:
+            message = f"{after} is beyond the end of the log, {last_seq}; start again with after=latest"
+            raise Refusal.of_field("after", message, reason="CURSOR_BEYOND_LOG")
+        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in rows])
+        first_kept = entries[0].seq if entries else last_seq + 1
+        gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
+        return Page(entries, entries[-1].seq if entries else last_seq, gap)
+
+    def last_seq(self, app_id: str) -> int:
+        """The number of the newest entry, 0 in an empty log."""
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        return state.last_seq if state else 0
+
+    def more(self, app_id: str) -> Future[None]:
+        """A future that is done as soon as an entry is added; cancel it when it is not wanted any more."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._waiting.setdefault(app_id, []).append(future)
+        future.add_done_callback(lambda done: self._forget(app_id, done))
+        return future
+
+    def wake(self, app_id: str) -> None:
+        """Let those who wait for more look again."""
+        with self._lock:
+            waiting = self._waiting.pop(app_id, [])
+        for future in waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    def _forget(self, app_id: str, future: Future[None]) -> None:
+        with self._lock:
+            waiting = self._waiting.get(app_id)
+            if waiting and future in waiting:
+                waiting.remove(future)
+                if not waiting:
+                    del self._waiting[app_id]
+
+
+class PlainPolls:
+    """The poll channel of the public API: one open poll a key, and a position that the server keeps.
+
+    The position moves when a poll is answered and is stored when the next poll comes, which shows that the answer
+    arrived: a restart in between gives the same entries again rather than losing them.
+    """
+
+    def __init__(self, database: Database, log: NotificationLog) -> None:
+        self._database = database
+        self._log = log
+        self._positions: dict[str, int] = {}
+        self._open: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def open(self, app_id: str) -> Future[None]:
+        """Begin a poll; the future is done when something arrived.
+
+        Raises:
+            Refusal: Another poll of this key is open (409).
+        """
+        more = self._log.more(app_id)
+        with self._lock:
+            if app_id in self._open:
+                more.cancel()
+                raise Refusal(
+                    409,
+                    "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
+                    " position of your own",
+                )
+            self._open[app_id] = more
+            position = self._positions.get(app_id)
+        self._database.submit(lambda session: self._confirm(session, app_id, position))
+        return more
+
+    def anything(self, app_id: str) -> bool:
+        """Whether something follows the position."""
+        return self._log.last_seq(app_id) > self._position(app_id)
+
+    def take(self, app_id: str) -> Page:
+        """What follows the position, which moves: these entries are on their way to the reader."""
+        page = self._log.read(app_id, self._position(app_id))
+        with self._lock:
+            self._positions[app_id] = page.cursor
+        return page
+
+    def close(self, app_id: str, more: Future[None]) -> None:
+        """End this poll, so that the key may poll again."""
+        with self._lock:
+            if self._open.get(app_id) is more:
+                del self._open[app_id]
+        more.cancel()
+
+    def delete(self, app_id: str) -> Future[None]:
+        """Delete the channel and end its open poll at once (410)."""
+        with self._lock:
+            open_poll = self._open.pop(app_id, None)
+        if open_poll is not None and open_poll.set_running_or_notify_cancel():
+            open_poll.set_exception(
+                Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+            )
+        return self._database.submit(lambda session: logs.set_polled(session, app_id, polled=False))
+
+    def exists(self, app_id: str) -> bool:
+        """Whether the application has opened a poll channel and not deleted it."""
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        return bool(state and state.polled)
+
+    def _confirm(self, session: Session, app_id: str, position: int | None) -> None:
+        logs.set_polled(session, app_id, polled=True)
+        if position is not None:
+            logs.set_position(session, app_id, position)
+
+    def _position(self, app_id: str) -> int:
+        with self._lock:
+            position = self._positions.get(app_id)
+        if position is not None:
+            return position
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        return state.position if state else 0

@@ -1,0 +1,109 @@
+"""From the server's rows to the JSON of the interface; the only place. Source: wire.md 1, 4, 6 and 8."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from mirror_server.core.events import encode
+from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.devices.simulator import SimulatedState
+from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
+
+
+def timestamp(instant: Instant) -> str:
+    """RFC 3339 in UTC with milliseconds and ``Z``."""
+    return to_datetime(instant).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def device_object(device: DeviceRow, resources: Sequence[ResourceRow], now: Instant) -> tuple[bytes, str]:
+    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
+    content: dict[str, Any] = {
+        "device_id": device.device_id,
+        "endpoint_name": device.endpoint_name,
+        "updated_at": timestamp(device.updated_at),
+    }
+    _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
+    _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
+    content["resources"] = [_resource(resource) for resource in resources]
+    encoded = orjson.dumps(content)
+    head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
+    return head[:-1] + b"," + encoded[1:], hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:
+    newest = max((instant for instant in instants if instant is not None), default=None)
+    if newest is not None:
+        content[name] = timestamp(newest)
+
+
+def _resource(resource: ResourceRow) -> dict[str, Any]:
+    return {
+        "resource_path": resource.path,
+        "subscribed": bool(resource.subscribed),
+        "reported": _reported(resource),
+        "desired": _desired(resource),
+    }
+
+
+def _reported(resource: ResourceRow) -> dict[str, Any]:
+    if resource.reported_value is None or resource.reported_at is None:
+        return {}
+    reported: dict[str, Any] = {
+        "value": encode(resource.reported_value),
+        "content_type": resource.reported_content_type,
+        "reported_at": timestamp(resource.reported_at),
+    }
+    if resource.reported_expires_at is not None:
+        reported["expires_at"] = timestamp(resource.reported_expires_at)
+    return reported
+
+
+def _desired(resource: ResourceRow) -> dict[str, Any]:
+    if resource.desired_value is None or resource.desired_at is None or resource.requested_at is None:
+        return {}
+    desired: dict[str, Any] = {
+        "value": encode(resource.desired_value),
+        "status": resource.desired_status,
+        "desired_at": timestamp(resource.desired_at),
+    }
+    if resource.desired_updated_at is not None:
+        desired["status_updated_at"] = timestamp(resource.desired_updated_at)
+    return desired | {"requested_at": timestamp(resource.requested_at)}
+
+
+def device(row: DeviceRow) -> dict[str, Any]:
+    """A device of the directory."""
+    return {
+        "object": "device",
+        "id": row.device_id,
+        "name": row.endpoint_name,
+        "endpoint_name": row.endpoint_name,
+        "endpoint_type": row.endpoint_type,
+        "state": "registered" if row.registered else "deregistered",
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "etag": timestamp(row.updated_at),
+        "bootstrapped_timestamp": timestamp(row.created_at),
+        "custom_attributes": {},
+        "queue_mode": bool(row.queue_mode),
+    }
+
+
+def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
+    """A resource as ``GET /v2/endpoints/{id}`` lists it."""
+    return {
+        "uri": resource.path,
+        "obs": resource.observable,
+        "rt": resource.resource_type,
+        "type": resource.content_type,
+    }
+
+
+def simulated_device(state: SimulatedState) -> dict[str, Any]:
+    """A simulated device with its own values."""
+    return asdict(state)

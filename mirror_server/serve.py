@@ -1,0 +1,72 @@
+"""Runs the server: a socket, uvicorn, the bridge."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+
+from mirror_server.app import create_app
+from mirror_server.bridge import Bridge
+from mirror_server.services import Services
+
+_STOP_SECONDS = 10
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class _Server(uvicorn.Server):
+    """Ends the held polls at the first signal, so that stopping does not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, bridge: Bridge) -> None:
+        super().__init__(config)
+        self._bridge = bridge
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Begin to stop, or at a second Ctrl-C stop at once.
+
+        uvicorn would raise the signal again at its end, and with that cut off what is closed after it.
+        """
+        self._bridge.stop_waiting()
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Raises:
+        ListenError: The address is taken or not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+    return listener
+
+
+def serve(services: Services, listener: socket.socket) -> None:
+    """Serve until a signal stops it; then everything that was accepted is on disk."""
+    bridge = Bridge(create_app(services), services.settings.max_body_bytes)
+    config = uvicorn.Config(
+        bridge,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        backlog=2048,
+    )
+    services.start()
+    try:
+        _Server(config, bridge).run(sockets=[listener])
+    finally:
+        services.close()

@@ -1,0 +1,199 @@
+"""Device requests: placing commands and storing how they end. Source: specification 3.1-3.3; wire.md 2."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from mirror_sdk.wire.device_requests import QUEUE_LIMIT
+from mirror_server.clock import Clock
+from mirror_server.core import events
+from mirror_server.core.commands import Command, CommandRequest, Failure, expires_at, may_try_again, retries
+from mirror_server.core.desired import write_accepted, write_finished
+from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.messages import ASYNC_RESPONSES
+from mirror_server.devices.link import Answer, Content, Outcome
+from mirror_server.log import NotificationLog
+from mirror_server.store import commands, devices
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device request as an application places it; what is ``None`` is left to the service."""
+
+    app_id: str
+    device_id: str
+    request: CommandRequest
+    async_id: str | None = None
+    expiry_seconds: int | None = None
+    retries: int | None = None
+
+
+class CommandService:
+    """Accepts device requests and stores their outcome.
+
+    Args:
+        database: Where commands, desired values and the log are.
+        clock: Domain time.
+        log: Where async responses go.
+        wake: Called with a device id when something new waits for it.
+        expiry_due: Called with the instant at which a new command expires.
+        new_async_id: Makes an async-id for a request that has none.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        log: NotificationLog,
+        wake: Callable[[str], None],
+        expiry_due: Callable[[Instant], None],
+        new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._wake = wake
+        self._expiry_due = expiry_due
+        self._new_async_id = new_async_id
+
+    def place(self, placement: Placement) -> Future[str]:
+        """Queue a command; gives its async-id.
+
+        The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
+        429 queue full.
+        """
+
+        def work(session: Session) -> str:
+            if placement.async_id is not None and _was_placed(session, placement, placement.async_id):
+                return placement.async_id
+            return self._accept(session, placement, placement.async_id or self._new_async_id())
+
+        return self._database.submit(work)
+
+    def finish(self, session: Session, command: Command, answer: Answer | None) -> None:
+        """Store how an attempt to deliver a command ended; ``None`` when the device did not answer in time."""
+        if not commands.is_unfinished(session, command.command_id):
+            return
+        if answer is not None and answer.outcome is not Outcome.UNAVAILABLE:
+            devices.touch(session, [command.device_id], self._clock.now())
+            self._end(session, command, answer.outcome.value, answer.content)
+        elif may_try_again(command, self._clock.now()):
+            commands.count_attempt(session, command.command_id)
+        else:
+            failure = Failure.TIMEOUT if answer is None else Failure.NOT_CONNECTED
+            self._end(session, command, failure.value)
+
+    def expire(self, session: Session) -> None:
+        """End the commands whose time is over."""
+        for command in commands.expired(session, self._clock.now()):
+            self._end(session, command, Failure.EXPIRED.value)
+
+    def cancel_all(self, session: Session, device_id: str) -> None:
+        """End all commands that wait for a device that deregistered."""
+        for command in commands.waiting(session, device_id):
+            self._end(session, command, Failure.DEREGISTERED.value)
+
+    def _accept(self, session: Session, placement: Placement, async_id: str) -> str:
+        device_id, request = placement.device_id, placement.request
+        device = devices.find(session, device_id)
+        if device is None:
+            raise unknown_device(device_id)
+        _check_path(session, device_id, request.path)
+        _check_queue(session, device_id)
+        now = self._clock.now()
+        queue_mode = bool(device.queue_mode)
+        command = Command(
+            command_id=0,
+            app_id=placement.app_id,
+            async_id=async_id,
+            device_id=device_id,
+            request=request,
+            requested_at=now,
+            expires_at=expires_at(now, placement.expiry_seconds, queue_mode=queue_mode),
+            retries=retries(placement.retries, queue_mode=queue_mode),
+            attempts=0,
+        )
+        command_id = commands.insert(session, command)
+        if request.is_write:
+            current = devices.desired(session, device_id, request.path)
+            value = write_accepted(current, command_id=command_id, value=request.payload or b"", at=now)
+            devices.put_desired(session, device_id, request.path, value)
+        session.after_commit(lambda: self._expiry_due(command.expires_at))
+        session.after_commit(lambda: self._wake(device_id))
+        return async_id
+
+    def _end(
+        self, session: Session, command: Command, outcome: tuple[int, str | None], content: Content | None = None
+    ) -> None:
+        status, category = outcome
+        now = self._clock.now()
+        succeeded = category is None
+        commands.finish(session, command.command_id, now)
+        if command.request.is_write:
+            self._finish_write(session, command, succeeded=succeeded, now=now)
+        if command.request.method == "GET" and succeeded and content is not None:
+            devices.report(session, [reported_row(command.device_id, command.request.path, content, now)])
+        response = events.async_response(
+            async_id=command.async_id,
+            status=status,
+            category=category,
+            payload=content.payload if content else b"",
+            content_type=content.content_type if content else None,
+            max_age_seconds=content.max_age_seconds if content else None,
+            at=now,
+        )
+        self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
+
+    def _finish_write(self, session: Session, command: Command, *, succeeded: bool, now: Instant) -> None:
+        current = devices.desired(session, command.device_id, command.request.path)
+        value = write_finished(current, command_id=command.command_id, succeeded=succeeded, at=now)
+        if value is not None:
+            devices.put_desired(session, command.device_id, command.request.path, value)
+
+
+def reported_row(device_id: str, path: str, content: Content, now: Instant) -> dict[str, object]:
+    """A value from a device as :func:`mirror_server.store.devices.report` takes it."""
+    max_age = content.max_age_seconds
+    return {
+        "device_id": device_id,
+        "path": path,
+        "value": content.payload,
+        "content_type": content.content_type,
+        "at": now,
+        "expires_at": after_seconds(now, max_age) if max_age is not None else None,
+    }
+
+
+def _was_placed(session: Session, placement: Placement, async_id: str) -> bool:
+    placed = commands.find(session, placement.app_id, async_id)
+    if placed is None:
+        return False
+    if (placed.device_id, placed.request) != (placement.device_id, placement.request):
+        raise Refusal(
+            409,
+            f"async-id: {async_id!r} stands for another request of the last 24 h; take a new one",
+            fields=[("async-id", "already used for another request")],
+        )
+    return True
+
+
+def _check_path(session: Session, device_id: str, path: str) -> None:
+    if not devices.knows_path(session, device_id, path):
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+
+
+def _check_queue(session: Session, device_id: str) -> None:
+    if commands.count_waiting(session, device_id) >= QUEUE_LIMIT:
+        raise Refusal(
+            429,
+            f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired",
+            reason="QUEUE_IS_FULL",
+        )

@@ -1,0 +1,227 @@
+"""What devices do, and what the mirror shows of them. Source: specification 2, 3.2, 3.3; wire.md 1 and 6."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from mirror_server.clock import Clock
+from mirror_server.core import events
+from mirror_server.core.errors import unknown_device
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
+from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
+from mirror_server.log import NotificationLog
+from mirror_server.service.commands import CommandService, reported_row
+from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.store import devices, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ResourceRow
+from mirror_server.store.session import Session
+
+
+class DeviceService:
+    """Implements :class:`mirror_server.devices.link.DeviceEvents` and reads the mirror.
+
+    Args:
+        database: Where the mirror is.
+        clock: Domain time.
+        log: Where registration events go.
+        commands: Ends the commands of a device that leaves.
+        subscriptions: Applies presubscription rules.
+        contact: Called with the id of a device that can be reached.
+        expiry_due: Called with the instant at which a registration ends unless it is updated.
+        new_device_id: Makes an id for a device that is not known yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        log: NotificationLog,
+        commands: CommandService,
+        subscriptions: SubscriptionService,
+        contact: Callable[[str], None],
+        expiry_due: Callable[[Instant], None],
+        new_device_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._commands = commands
+        self._subscriptions = subscriptions
+        self._contact = contact
+        self._expiry_due = expiry_due
+        self._new_device_id = new_device_id
+
+    def device_object(self, device_id: str) -> tuple[DeviceRow, list[ResourceRow]]:
+        """A device and all its resources, as of one instant.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            return _known(session, device_id), devices.resources(session, device_id)
+
+    def device(self, device_id: str) -> DeviceRow:
+        """A device of the directory.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            return _known(session, device_id)
+
+    def announced(self, device_id: str) -> list[AnnouncedResource]:
+        """The resources a device has now.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            _known(session, device_id)
+            return devices.announced(session, device_id)
+
+    def page(
+        self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
+    ) -> tuple[list[DeviceRow], int | None]:
+        """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
+        with self._database.read() as session:
+            rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
+            return rows, devices.count(session, conditions) if count else None
+
+    def registered(self, registration: Registration) -> Future[str]:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+
+        def work(session: Session) -> str:
+            row = self._row_of(session, registration)
+            devices.put(session, row)
+            subscriptions.reset_device(session, row.device_id)
+            self._announce(session, row.device_id, registration.resources)
+            self._announced(session, row, REGISTRATIONS)
+            session.after_commit(lambda: self._contact(row.device_id))
+            return row.device_id
+
+        return self._database.submit(work)
+
+    def registration_updated(
+        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
+    ) -> Future[None]:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+
+        def work(session: Session) -> None:
+            row = devices.find(session, device_id)
+            if row is None or not row.registered:
+                raise NotRegistered(device_id)
+            now = self._clock.now()
+            devices.set_registered(session, device_id, registered=True, at=now)
+            devices.touch(session, [device_id], now)
+            if resources is not None:
+                self._announce(session, device_id, resources)
+            self._announced(session, row, REG_UPDATES)
+            session.after_commit(lambda: self._contact(device_id))
+
+        return self._database.submit(work)
+
+    def deregistered(self, device_id: str) -> Future[None]:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+
+        def work(session: Session) -> None:
+            if devices.find(session, device_id) is not None:
+                devices.touch(session, [device_id], self._clock.now())
+                self._end_registration(session, device_id, DE_REGISTRATIONS)
+                self._commands.cancel_all(session, device_id)
+
+        return self._database.submit(work)
+
+    def contact(self, device_id: str) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        now = self._clock.now()
+        self._database.submit(lambda session: devices.touch(session, [device_id], now))
+        self._contact(device_id)
+
+    def observed(self, observations: Sequence[Observation]) -> Future[None]:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+
+        def work(session: Session) -> None:
+            now = self._clock.now()
+            device_ids = {observation.device_id for observation in observations}
+            known = {device_id for device_id in device_ids if devices.find(session, device_id)}
+            devices.touch(session, sorted(known), now)
+            for observation in observations:
+                if observation.device_id in known:
+                    self._store_observation(session, observation, now)
+
+        return self._database.submit(work)
+
+    def expire_registrations(self, session: Session) -> None:
+        """End the registrations that were not updated in time; commands go on waiting."""
+        for row in devices.with_expired_registration(session, self._clock.now()):
+            self._end_registration(session, row.device_id, REGISTRATIONS_EXPIRED)
+
+    def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
+        known = devices.find_by_endpoint_name(session, registration.endpoint_name)
+        now = self._clock.now()
+        return DeviceRow(
+            device_id=known.device_id if known else registration.device_id or self._new_device_id(),
+            endpoint_name=registration.endpoint_name,
+            endpoint_type=registration.endpoint_type,
+            registered=1,
+            queue_mode=int(registration.queue_mode),
+            lifetime_seconds=registration.lifetime_seconds,
+            created_at=now,
+            updated_at=now,
+            last_contact_at=now,
+            registration_expires_at=after_seconds(now, registration.lifetime_seconds),
+        )
+
+    def _announce(self, session: Session, device_id: str, resources: Sequence[IntroducedResource]) -> None:
+        devices.announce(
+            session,
+            device_id,
+            [AnnouncedResource(r.path, r.resource_type, r.content_type, r.observable) for r in resources],
+        )
+
+    def _announced(self, session: Session, row: DeviceRow, kind: str) -> None:
+        """What a registration and its update have in common: rules are checked, and applications are told."""
+        self._subscriptions.presubscribe(session, row.device_id)
+        now = self._clock.now()
+        self._log.append_for_all(session, kind, row.device_id, self._registration_event(session, row, now))
+        session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
+
+    def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
+        return events.registration(
+            device_id=row.device_id,
+            endpoint_name=row.endpoint_name,
+            endpoint_type=row.endpoint_type,
+            queue_mode=bool(row.queue_mode),
+            resources=[
+                (resource.path, resource.resource_type, resource.content_type, resource.observable)
+                for resource in devices.announced(session, row.device_id)
+            ],
+            at=at,
+        )
+
+    def _end_registration(self, session: Session, device_id: str, kind: str) -> None:
+        devices.set_registered(session, device_id, registered=False, at=self._clock.now())
+        subscriptions.reset_device(session, device_id)
+        self._log.append_for_all(session, kind, device_id, device_id)
+
+    def _store_observation(self, session: Session, observation: Observation, now: Instant) -> None:
+        device_id, path = observation.device_id, observation.path
+        devices.report(session, [reported_row(device_id, path, observation.content, now)])
+        app_ids = subscriptions.active_apps(session, device_id, path)
+        if app_ids:
+            self._subscriptions.notify(
+                session, device_id, path, observation.content, changed_at=observation.changed_at, app_ids=app_ids
+            )
+
+
+def _known(session: Session, device_id: str) -> DeviceRow:
+    row = devices.find(session, device_id)
+    if row is None:
+        raise unknown_device(device_id)
+    return row

@@ -1,0 +1,102 @@
+"""What happens because time passes: expiry, retention, trimming. Source: specification 2.1 and 8; wire.md 2 and 4."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from mirror_server.clock import Clock, Timer
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.retention import months_before
+from mirror_server.store import commands, devices, logs
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+_ROUND_SECONDS = 3600
+
+
+class Deadline:
+    """Makes a call at the earliest of the instants it was told of, and then asks for the next one."""
+
+    def __init__(self, clock: Clock, action: Callable[[], None]) -> None:
+        self._clock = clock
+        self._action = action
+        self._timer: Timer | None = None
+        self._lock = threading.Lock()
+
+    def at_latest(self, instant: Instant | None) -> None:
+        """See to it that the call is made no later than at the instant; ``None`` asks for nothing."""
+        with self._lock:
+            if instant is None or (self._timer is not None and self._timer.due_at <= instant):
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._clock.call_at(instant, self._due)
+
+    def _due(self) -> None:
+        with self._lock:
+            self._timer = None
+        self._action()
+
+
+class Housekeeping:
+    """Ends commands and registrations in time, and deletes what is kept long enough.
+
+    Args:
+        database: What is looked after.
+        clock: Domain time.
+        expire_commands: Ends, in a transaction, the commands whose time is over.
+        expire_registrations: Ends, in a transaction, the registrations whose time is over.
+        keep_log_seconds: How long log entries and answered async-ids are kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        expire_commands: Callable[[Session], None],
+        expire_registrations: Callable[[Session], None],
+        keep_log_seconds: float,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._expire_commands = expire_commands
+        self._expire_registrations = expire_registrations
+        self._keep_log_seconds = keep_log_seconds
+        self.commands = Deadline(clock, self._commands_due)
+        self.registrations = Deadline(clock, self._registrations_due)
+
+    def start(self) -> None:
+        """Look at once at what became due while the server was down, and from now on at what becomes due."""
+        self._commands_due()
+        self._registrations_due()
+        self._round()
+
+    def _commands_due(self) -> None:
+        def work(session: Session) -> None:
+            self._expire_commands(session)
+            next_at = commands.next_expiry(session, self._clock.now())
+            session.after_commit(lambda: self.commands.at_latest(next_at))
+
+        self._database.submit(work)
+
+    def _registrations_due(self) -> None:
+        def work(session: Session) -> None:
+            self._expire_registrations(session)
+            next_at = devices.next_registration_expiry(session)
+            session.after_commit(lambda: self.registrations.at_latest(next_at))
+
+        self._database.submit(work)
+
+    def _round(self) -> None:
+        now = self._clock.now()
+        kept_since = after_seconds(now, -self._keep_log_seconds)
+
+        def work(session: Session) -> None:
+            devices.delete_silent_since(session, months_before(now))
+            commands.forget_finished_before(session, kept_since)
+            logs.drop_older(session, kept_since)
+
+        self._database.submit(work)
+        self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)

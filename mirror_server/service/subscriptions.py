@@ -1,0 +1,182 @@
+"""Presubscription rules and subscriptions. Source: specification 3.2, 3.3; wire.md 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import lru_cache
+
+from mirror_sdk.wire.subscriptions import PresubscriptionRules
+from mirror_server.clock import Clock
+from mirror_server.core import events
+from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.delivery import Job
+from mirror_server.devices.link import Answer, Content, Observe, Outcome
+from mirror_server.log import NotificationLog
+from mirror_server.service.commands import reported_row
+from mirror_server.store import devices, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+
+class SubscriptionService:
+    """Keeps who is subscribed to what, and stores what devices say to it.
+
+    Args:
+        database: Where subscriptions and the log are.
+        clock: Domain time.
+        log: Where observation events go.
+        wake: Called with a device id when something new waits for it.
+    """
+
+    def __init__(self, *, database: Database, clock: Clock, log: NotificationLog, wake: Callable[[str], None]) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._wake = wake
+
+    def rules(self, app_id: str) -> str | None:
+        """The application's presubscription rules as JSON, as they were put; ``None`` when there are none."""
+        with self._database.read() as session:
+            return subscriptions.rules(session, app_id)
+
+    def put_rules(self, app_id: str, text: str, *, apply_now: bool) -> Future[None]:
+        """Replace the application's rules; with ``apply_now`` they are held against the registered devices too."""
+
+        def work(session: Session) -> None:
+            subscriptions.put_rules(session, app_id, text)
+            if apply_now:
+                for device in devices.registered(session):
+                    self._presubscribe(session, device, {app_id: text})
+                    self._wake_after_commit(session, device.device_id)
+
+        return self._database.submit(work)
+
+    def delete_rules(self, app_id: str) -> Future[None]:
+        """Delete the application's rules; subscriptions made by them go on until the device registers anew."""
+        return self._database.submit(lambda session: subscriptions.delete_rules(session, app_id))
+
+    def presubscribe(self, session: Session, device_id: str) -> None:
+        """Want what the rules of all applications say of this device. Source: specification 3.3."""
+        rules = subscriptions.all_rules(session)
+        device = devices.find(session, device_id)
+        if rules and device is not None:
+            self._presubscribe(session, device, rules)
+
+    def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
+        """Subscribe an application to one resource.
+
+        The future raises a Refusal: 404 unknown device, 400 when the device is not registered, has no such
+        resource, or does not let it be observed.
+        """
+
+        def work(session: Session) -> None:
+            _check_observable(session, device_id, path)
+            subscriptions.put_single(session, app_id, device_id, path)
+            self._wake_after_commit(session, device_id)
+
+        return self._database.submit(work)
+
+    def unsubscribe(self, app_id: str, device_id: str, path: str | None = None) -> Future[None]:
+        """End the application's subscription of one resource, or all of a device; harmless where there is none."""
+
+        def work(session: Session) -> None:
+            if path is None:
+                subscriptions.delete_of_device(session, app_id, device_id)
+            else:
+                subscriptions.delete(session, app_id, device_id, path)
+            subscriptions.clear_ended(session, device_id)
+            self._wake_after_commit(session, device_id)
+
+        return self._database.submit(work)
+
+    def paths(self, app_id: str, device_id: str) -> list[str]:
+        """The resources of a device the application is subscribed to."""
+        with self._database.read() as session:
+            return subscriptions.paths(session, app_id, device_id)
+
+    def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
+        """Store what a device said to a subscribe command or to its end; without an answer it is asked again."""
+        if answer is None or answer.outcome is Outcome.UNAVAILABLE:
+            return
+        devices.touch(session, [job.device_id], self._clock.now())
+        path = job.ask.path
+        if not isinstance(job.ask, Observe):
+            subscriptions.cancelled(session, job.device_id, path)
+        elif answer.outcome is not Outcome.DONE:
+            subscriptions.refused(session, job.device_id, path)
+        else:
+            waiting = subscriptions.accepted(session, job.device_id, path)
+            if answer.content is not None:
+                self._store_initial(session, job.device_id, path, answer.content, waiting)
+
+    def _store_initial(
+        self, session: Session, device_id: str, path: str, content: Content, app_ids: Iterable[str]
+    ) -> None:
+        now = self._clock.now()
+        devices.report(session, [reported_row(device_id, path, content, now)])
+        self.notify(session, device_id, path, content, changed_at=now, app_ids=app_ids)
+
+    def notify(
+        self,
+        session: Session,
+        device_id: str,
+        path: str,
+        content: Content,
+        *,
+        changed_at: int,
+        app_ids: Iterable[str],
+    ) -> None:
+        """Add an observation event to the logs of these applications."""
+        device = devices.find(session, device_id)
+        event = events.notification(
+            device_id=device_id,
+            endpoint_name=device.endpoint_name if device else "",
+            path=path,
+            payload=content.payload,
+            content_type=content.content_type,
+            max_age_seconds=content.max_age_seconds,
+            changed_at=changed_at,
+        )
+        for app_id in app_ids:
+            self._log.append(session, app_id, NOTIFICATIONS, device_id, event)
+
+    def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
+        observable = [resource.path for resource in devices.announced(session, device.device_id) if resource.observable]
+        for app_id, text in rules.items():
+            matching = [
+                rule
+                for rule in _parsed(text).root
+                if rule.matches_device(
+                    device_id=device.device_id,
+                    endpoint_name=device.endpoint_name,
+                    endpoint_type=device.endpoint_type,
+                )
+            ]
+            paths = [path for path in observable if any(rule.matches_path(path) for rule in matching)]
+            subscriptions.add_presubscribed(session, app_id, device.device_id, paths)
+
+    def _wake_after_commit(self, session: Session, device_id: str) -> None:
+        session.after_commit(lambda: self._wake(device_id))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> PresubscriptionRules:
+    return PresubscriptionRules.model_validate_json(text)
+
+
+def _check_observable(session: Session, device_id: str, path: str) -> None:
+    device = devices.find(session, device_id)
+    if device is None:
+        raise unknown_device(device_id)
+    if not device.registered:
+        message = "the device is not registered; a presubscription rule subscribes it as soon as it is"
+        raise Refusal(400, message, reason="DEVICE_NOT_REGISTERED")
+    observable = {resource.path: resource.observable for resource in devices.announced(session, device_id)}
+    if path not in observable:
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        raise Refusal.of_field("path", message, reason="RESOURCE_NOT_FOUND")
+    if not observable[path]:
+        message = f"{path} cannot be observed; read it with a device request instead"
+        raise Refusal.of_field("path", message, reason="NOT_OBSERVABLE")

@@ -1,0 +1,128 @@
+"""Puts the parts of a server together."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from mirror_server.bench import CLOCK_SETTING, Bench, StoredSimulation
+from mirror_server.clock import Clock, ManualClock, SystemClock
+from mirror_server.config import Settings
+from mirror_server.core.instants import Instant
+from mirror_server.delivery import Delivery, Job
+from mirror_server.devices.link import Answer
+from mirror_server.devices.simulator import Simulator
+from mirror_server.log import NotificationLog, PlainPolls
+from mirror_server.service.commands import CommandService
+from mirror_server.service.devices import DeviceService
+from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.store import settings as stored_settings
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+_MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
+"""2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
+
+
+class Services:
+    """All parts of one server, on one database.
+
+    Args:
+        settings: What the operator set.
+
+    Raises:
+        DatabaseError: The database cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database = Database(settings.database_url)
+        self.clock = _clock(settings, self.database)
+        self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
+        self.polls = PlainPolls(self.database, self.log)
+        self.commands = CommandService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            wake=self._wake,
+            expiry_due=self._command_expires,
+        )
+        self.subscriptions = SubscriptionService(
+            database=self.database, clock=self.clock, log=self.log, wake=self._wake
+        )
+        self.devices = DeviceService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            commands=self.commands,
+            subscriptions=self.subscriptions,
+            contact=self._contact,
+            expiry_due=self._registration_expires,
+        )
+        self._housekeeping = Housekeeping(
+            database=self.database,
+            clock=self.clock,
+            expire_commands=self.commands.expire,
+            expire_registrations=self.devices.expire_registrations,
+            keep_log_seconds=settings.keep_log_seconds,
+        )
+        self._simulator = Simulator(
+            events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
+        )
+        self.bench = self._bench()
+        self._delivery = Delivery(
+            database=self.database,
+            clock=self.clock,
+            link=self._simulator,
+            finish=self._finish,
+            answer_timeout_seconds=settings.answer_timeout_seconds,
+        )
+
+    def start(self) -> None:
+        """Begin: look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
+        self._housekeeping.start()
+        if self.settings.simulate is not None:
+            self._simulator.start(self.settings.simulate)
+        self._delivery.wake_all()
+        self.database.settle()
+
+    def close(self) -> None:
+        """Stop; what was accepted is on disk, and what waits goes on at the next start."""
+        self.clock.close()
+        if self.bench is not None:
+            self.bench.close()
+        self.database.close()
+
+    def _wake(self, device_id: str) -> None:
+        self._delivery.wake(device_id)
+
+    def _contact(self, device_id: str) -> None:
+        self._delivery.contact(device_id)
+
+    def _command_expires(self, instant: Instant) -> None:
+        self._housekeeping.commands.at_latest(instant)
+
+    def _registration_expires(self, instant: Instant) -> None:
+        self._housekeeping.registrations.at_latest(instant)
+
+    def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
+        def work(session: Session) -> None:
+            if job.command is not None:
+                self.commands.finish(session, job.command, answer)
+            else:
+                self.subscriptions.finish(session, job, answer)
+
+        return self.database.submit(work)
+
+    def _bench(self) -> Bench | None:
+        if self.settings.simulate is None:
+            return None
+        return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+def _clock(settings: Settings, database: Database) -> Clock:
+    if not settings.manual_clock:
+        return SystemClock()
+    with database.read() as session:
+        stored = stored_settings.get(session, CLOCK_SETTING)
+    return ManualClock(_MANUAL_CLOCK_BEGINS_AT if stored is None else int(stored))

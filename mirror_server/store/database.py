@@ -1,0 +1,104 @@
+"""Opening a database: its URL, its connections, its schema version."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from mirror_server.store.migrate import upgrade
+from mirror_server.store.session import Session
+from mirror_server.store.writer import Writer
+
+T = TypeVar("T")
+
+DEFAULT_URL = "sqlite:///mirror.db"
+_PREFIX = "sqlite:///"
+_BUSY_SECONDS = 10
+
+
+class DatabaseError(Exception):
+    """The database cannot be used; the message says why and what to do."""
+
+
+class Database:
+    """An open database: any number of threads read, one writes.
+
+    Args:
+        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``. The file is made where there is none,
+            and brought to the newest schema.
+
+    Raises:
+        DatabaseError: The URL is of another kind, or the file cannot be opened or written.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL) -> None:
+        self._path = _path_of(url)
+        try:
+            upgrade(self._path)
+            self._writer_connection = self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseError(f"cannot open the database {self._path}: {error}") from error
+        self._readers = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+        self._writer = Writer(Session(self._writer_connection))
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that sees one state of the database for as long as it is open."""
+        connection = self._reader()
+        connection.execute("BEGIN")
+        try:
+            yield Session(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    def submit(self, work: Callable[[Session], T]) -> Future[T]:
+        """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
+        return self._writer.submit(work)
+
+    def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
+        """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
+        return self._writer.submit(work).result(timeout_seconds)
+
+    def settle(self, timeout_seconds: float = 30) -> bool:
+        """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
+        return self._writer.settle(timeout_seconds)
+
+    def close(self) -> None:
+        """Finish the submitted work and close all connections."""
+        self._writer.close()
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+        self._writer_connection.close()
+
+    def _reader(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
+        if connection is None:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+            self._readers.connection = connection
+            with self._lock:
+                self._connections.append(connection)
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+
+def _path_of(url: str) -> Path:
+    if not url.startswith(_PREFIX) or url == _PREFIX:
+        raise DatabaseError(f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}")
+    return Path(url.removeprefix(_PREFIX))

@@ -1,0 +1,277 @@
+"""Devices and their resources: the mirror itself. Source: specification 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_server.core.desired import Desired
+from mirror_server.core.instants import Instant
+from mirror_server.store.session import Session
+
+_DEVICE = (
+    "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
+    " created_at, updated_at, last_contact_at, registration_expires_at"
+)
+_RESOURCE = (
+    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
+    " desired_value, desired_status, desired_at, desired_updated_at, requested_at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1."""
+
+    device_id: str
+    endpoint_name: str
+    endpoint_type: str
+    registered: int
+    queue_mode: int
+    lifetime_seconds: int
+    created_at: Instant
+    updated_at: Instant
+    last_contact_at: Instant
+    registration_expires_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRow:
+    """A resource of a device object."""
+
+    path: str
+    subscribed: int
+    reported_value: bytes | None
+    reported_content_type: str | None
+    reported_at: Instant | None
+    reported_expires_at: Instant | None
+    desired_value: bytes | None
+    desired_status: int | None
+    desired_at: Instant | None
+    desired_updated_at: Instant | None
+    requested_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedResource:
+    """A resource as the device announces it now."""
+
+    path: str
+    resource_type: str
+    content_type: str
+    observable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A filter of the directory: a column of the devices table, an SQL comparison and its values."""
+
+    column: str
+    comparison: str
+    values: tuple[str | int, ...]
+
+
+def find(session: Session, device_id: str) -> DeviceRow | None:
+    """The device with this id."""
+    row = session.row(f"SELECT {_DEVICE} FROM devices WHERE device_id = :device_id", device_id=device_id)
+    return DeviceRow(*row) if row else None
+
+
+def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
+    """The device with this endpoint name."""
+    row = session.row(f"SELECT {_DEVICE} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
+    return DeviceRow(*row) if row else None
+
+
+def put(session: Session, device: DeviceRow) -> None:
+    """Store a device that made a full registration; its creation time stays what it was."""
+    session.run(
+        "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
+        " created_at, updated_at, last_contact_at, registration_expires_at)"
+        " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
+        " :created_at, :updated_at, :last_contact_at, :registration_expires_at)"
+        " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
+        " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"
+        " queue_mode = excluded.queue_mode, lifetime_seconds = excluded.lifetime_seconds,"
+        " updated_at = excluded.updated_at, last_contact_at = excluded.last_contact_at,"
+        " registration_expires_at = excluded.registration_expires_at",
+        **{name: getattr(device, name) for name in DeviceRow.__slots__},
+    )
+
+
+def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
+    """Note that the device updated its registration, or that this ended."""
+    session.run(
+        "UPDATE devices SET registered = :registered, updated_at = :at,"
+        " registration_expires_at = :at + 1000 * lifetime_seconds WHERE device_id = :device_id",
+        device_id=device_id,
+        registered=int(registered),
+        at=at,
+    )
+
+
+def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
+    """Note that something came from these devices."""
+    session.run_many(
+        "UPDATE devices SET last_contact_at = :at WHERE device_id = :device_id AND last_contact_at < :at",
+        [{"device_id": device_id, "at": at} for device_id in device_ids],
+    )
+
+
+def page(
+    session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
+) -> list[DeviceRow]:
+    """Up to ``limit`` devices that meet all conditions, by id, beginning behind the id ``after``."""
+    where, parameters = _where(conditions)
+    if after is not None:
+        where.append(f"device_id {'<' if descending else '>'} :after")
+        parameters["after"] = after
+    rows = session.rows(
+        f"SELECT {_DEVICE} FROM devices{_clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
+        " LIMIT :limit",
+        limit=limit,
+        **parameters,
+    )
+    return [DeviceRow(*row) for row in rows]
+
+
+def count(session: Session, conditions: Sequence[Condition]) -> int:
+    """How many devices meet all conditions."""
+    where, parameters = _where(conditions)
+    return int(session.scalar(f"SELECT count(*) FROM devices{_clause(where)}", **parameters))
+
+
+def registered(session: Session) -> list[DeviceRow]:
+    """All devices that are registered now."""
+    return [DeviceRow(*row) for row in session.rows(f"SELECT {_DEVICE} FROM devices WHERE registered = 1")]
+
+
+def next_registration_expiry(session: Session) -> Instant | None:
+    """When the next registration ends unless it is updated."""
+    instant: Instant | None = session.scalar("SELECT min(registration_expires_at) FROM devices WHERE registered = 1")
+    return instant
+
+
+def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]:
+    """The registered devices whose registration was not updated in time."""
+    rows = session.rows(
+        f"SELECT {_DEVICE} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
+    )
+    return [DeviceRow(*row) for row in rows]
+
+
+def delete_silent_since(session: Session, instant: Instant) -> int:
+    """Delete the devices whose last connection was before the instant, with all that belongs to them."""
+    return session.run("DELETE FROM devices WHERE last_contact_at < :instant", instant=instant)
+
+
+def resources(session: Session, device_id: str) -> list[ResourceRow]:
+    """All resources the device has ever introduced."""
+    rows = session.rows(f"SELECT {_RESOURCE} FROM resources WHERE device_id = :device_id", device_id=device_id)
+    return [ResourceRow(*row) for row in rows]
+
+
+def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
+    """The resources the device has now."""
+    rows = session.rows(
+        "SELECT path, resource_type, content_type, observable FROM resources"
+        " WHERE device_id = :device_id AND present = 1",
+        device_id=device_id,
+    )
+    return [AnnouncedResource(path, kind, content, bool(observable)) for path, kind, content, observable in rows]
+
+
+def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
+    """Take the device's structure into the mirror: new resources are added, none is ever removed."""
+    session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
+    session.run_many(
+        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
+        " VALUES (:device_id, :path, 1, :resource_type, :content_type, :observable)"
+        " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
+        " content_type = excluded.content_type, observable = excluded.observable",
+        [
+            {
+                "device_id": device_id,
+                "path": resource.path,
+                "resource_type": resource.resource_type,
+                "content_type": resource.content_type,
+                "observable": int(resource.observable),
+            }
+            for resource in announced_now
+        ],
+    )
+
+
+def knows_path(session: Session, device_id: str, path: str) -> bool:
+    """Whether the device has ever introduced the resource."""
+    return bool(
+        session.scalar(
+            "SELECT 1 FROM resources WHERE device_id = :device_id AND path = :path", device_id=device_id, path=path
+        )
+    )
+
+
+def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
+    """Store values that were received from devices.
+
+    Args:
+        session: The transaction.
+        values: ``device_id, path, value, content_type, at, expires_at`` of each.
+    """
+    session.run_many(
+        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
+        " reported_value, reported_content_type, reported_at, reported_expires_at)"
+        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :at, :expires_at)"
+        " ON CONFLICT (device_id, path) DO UPDATE SET reported_value = excluded.reported_value,"
+        " reported_content_type = excluded.reported_content_type, reported_at = excluded.reported_at,"
+        " reported_expires_at = excluded.reported_expires_at",
+        values,
+    )
+
+
+def desired(session: Session, device_id: str, path: str) -> Desired | None:
+    """The last desired value of a resource."""
+    row = session.row(
+        "SELECT desired_command_id, desired_value, desired_status, desired_at, requested_at, desired_updated_at"
+        " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
+        device_id=device_id,
+        path=path,
+    )
+    if row is None:
+        return None
+    command_id, value, status, desired_at, requested_at, status_updated_at = row
+    return Desired(command_id, value, DesiredStatus(status), desired_at, requested_at, status_updated_at)
+
+
+def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
+    """Store the desired value of a resource."""
+    session.run(
+        "UPDATE resources SET desired_command_id = :command_id, desired_value = :value, desired_status = :status,"
+        " desired_at = :desired_at, requested_at = :requested_at, desired_updated_at = :status_updated_at"
+        " WHERE device_id = :device_id AND path = :path",
+        device_id=device_id,
+        path=path,
+        command_id=desired_value.command_id,
+        value=desired_value.value,
+        status=int(desired_value.status),
+        desired_at=desired_value.desired_at,
+        requested_at=desired_value.requested_at,
+        status_updated_at=desired_value.status_updated_at,
+    )
+
+
+def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
+    clauses = []
+    parameters: dict[str, Any] = {}
+    for index, condition in enumerate(conditions):
+        names = [f"c{index}_{position}" for position in range(len(condition.values))]
+        parameters |= dict(zip(names, condition.values, strict=True))
+        placeholders = ", ".join(f":{name}" for name in names)
+        clauses.append(f"{condition.column} {condition.comparison} ({placeholders})")
+    return clauses, parameters
+
+
+def _clause(where: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(where)}" if where else ""

@@ -1,0 +1,111 @@
+"""The notification logs, one for each application. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror_server.core.instants import Instant
+from mirror_server.store.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a log stands: its last number, the plain poll's position, and whether a poll channel is open."""
+
+    last_seq: int
+    position: int
+    polled: int
+
+
+def create(session: Session, app_id: str) -> None:
+    """Keep the notifications of an application from now on."""
+    session.run("INSERT INTO logs (app_id) VALUES (:app_id) ON CONFLICT (app_id) DO NOTHING", app_id=app_id)
+
+
+def state(session: Session, app_id: str) -> LogState | None:
+    """Where the log of an application stands."""
+    row = session.row("SELECT last_seq, position, polled FROM logs WHERE app_id = :app_id", app_id=app_id)
+    return LogState(*row) if row else None
+
+
+def applications(session: Session) -> list[str]:
+    """The applications whose notifications are kept."""
+    return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
+
+
+def append(session: Session, app_id: str, *, kind: str, device_id: str, body: bytes, at: Instant) -> int | None:
+    """Add an entry; gives the bytes the log holds then, ``None`` where no log is kept for the application."""
+    row = session.row(
+        "UPDATE logs SET last_seq = last_seq + 1, stored_bytes = stored_bytes + :size"
+        " WHERE app_id = :app_id RETURNING last_seq, stored_bytes",
+        app_id=app_id,
+        size=len(body),
+    )
+    if row is None:
+        return None
+    seq, stored_bytes = row
+    session.run(
+        "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
+        " VALUES (:app_id, :seq, :at, :device_id, :kind, :body)",
+        app_id=app_id,
+        seq=seq,
+        at=at,
+        device_id=device_id,
+        kind=kind,
+        body=body,
+    )
+    return int(stored_bytes)
+
+
+def entries(session: Session, app_id: str, after: int, limit: int) -> list[tuple[int, str, bytes]]:
+    """Number, kind and body of up to ``limit`` entries behind ``after``."""
+    rows = session.rows(
+        "SELECT seq, kind, body FROM notifications WHERE app_id = :app_id AND seq > :after ORDER BY seq LIMIT :limit",
+        app_id=app_id,
+        after=after,
+        limit=limit,
+    )
+    return [(seq, kind, body) for seq, kind, body in rows]
+
+
+def set_position(session: Session, app_id: str, position: int) -> None:
+    """Move the plain poll's position."""
+    session.run("UPDATE logs SET position = :position WHERE app_id = :app_id", app_id=app_id, position=position)
+
+
+def set_polled(session: Session, app_id: str, *, polled: bool) -> None:
+    """Open or delete the poll channel."""
+    session.run("UPDATE logs SET polled = :polled WHERE app_id = :app_id", app_id=app_id, polled=int(polled))
+
+
+def drop_older(session: Session, older_than: Instant) -> None:
+    """Delete from all logs what was logged before the instant."""
+    for app_id in applications(session):
+        kept = session.scalar(
+            "SELECT min(seq) FROM notifications WHERE app_id = :app_id AND logged_at >= :older_than",
+            app_id=app_id,
+            older_than=older_than,
+        )
+        last_seq = session.scalar("SELECT last_seq FROM logs WHERE app_id = :app_id", app_id=app_id)
+        _delete_up_to(session, app_id, last_seq if kept is None else kept - 1)
+
+
+def drop_bytes(session: Session, app_id: str, surplus_bytes: int) -> None:
+    """Delete the oldest entries of a log, at least ``surplus_bytes`` of them."""
+    seq = session.scalar(
+        "SELECT min(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq) AS total"
+        " FROM notifications WHERE app_id = :app_id) AS running WHERE total >= :surplus_bytes",
+        app_id=app_id,
+        surplus_bytes=surplus_bytes,
+    )
+    _delete_up_to(session, app_id, seq)
+
+
+def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
+    session.run(
+        "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications"
+        " WHERE app_id = :app_id AND seq <= :seq) WHERE app_id = :app_id",
+        app_id=app_id,
+        seq=seq,
+    )
+    session.run("DELETE FROM notifications WHERE app_id = :app_id AND seq <= :seq", app_id=app_id, seq=seq)

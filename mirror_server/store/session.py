@@ -1,0 +1,56 @@
+"""One connection to the database, and what a piece of work inside a transaction can do with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+class Session:
+    """Runs statements; named parameters stand in the statement as ``:name``."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._effects: list[Callable[[], None]] = []
+
+    def rows(self, statement: str, **parameters: Any) -> list[Row]:
+        """All rows of the result."""
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def row(self, statement: str, **parameters: Any) -> Row | None:
+        """The first row of the result, or ``None``."""
+        row: Row | None = self._connection.execute(statement, parameters).fetchone()
+        return row
+
+    def scalar(self, statement: str, **parameters: Any) -> Any:
+        """The first column of the first row, or ``None``."""
+        row = self.row(statement, **parameters)
+        return None if row is None else row[0]
+
+    def run(self, statement: str, **parameters: Any) -> int:
+        """Execute the statement; gives the number of rows it changed."""
+        return self._connection.execute(statement, parameters).rowcount
+
+    def run_many(self, statement: str, parameters: Sequence[dict[str, Any]]) -> None:
+        """Execute the statement once for each set of parameters."""
+        self._connection.executemany(statement, parameters)
+
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
+        self._effects.append(effect)
+
+    def mark(self) -> int:
+        """The number of effects so far, for :meth:`forget_effects`."""
+        return len(self._effects)
+
+    def forget_effects(self, mark: int) -> None:
+        """Drop the effects that were added after the mark, because their work was undone."""
+        del self._effects[mark:]
+
+    def take_effects(self) -> list[Callable[[], None]]:
+        """All effects, which are then forgotten."""
+        effects, self._effects = self._effects, []
+        return effects

@@ -1,0 +1,37 @@
+"""Single values that outlive a restart, and the documents of the simulated devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirror_server.store.session import Session
+
+
+def get(session: Session, name: str) -> str | None:
+    """The value under this name."""
+    value: str | None = session.scalar("SELECT value FROM settings WHERE name = :name", name=name)
+    return value
+
+
+def put(session: Session, name: str, value: str) -> None:
+    """Set the value under this name."""
+    session.run(
+        "INSERT INTO settings (name, value) VALUES (:name, :value)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name=name,
+        value=value,
+    )
+
+
+def simulated_devices(session: Session) -> dict[str, str]:
+    """The documents of all simulated devices by device id."""
+    return dict(session.rows("SELECT device_id, document FROM simulated_devices ORDER BY device_id"))
+
+
+def put_simulated_devices(session: Session, documents: Mapping[str, str]) -> None:
+    """Store the documents of simulated devices."""
+    session.run_many(
+        "INSERT INTO simulated_devices (device_id, document) VALUES (:device_id, :document)"
+        " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",
+        [{"device_id": device_id, "document": document} for device_id, document in documents.items()],
+    )

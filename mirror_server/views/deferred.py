@@ -1,0 +1,56 @@
+"""An answer that comes later: when something is on disk, or when something arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
+
+from flask import Response
+
+PARK = "mirror.park"
+"""Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`."""
+
+
+class Deferred(Response):
+    """What a view returns when the answer cannot be made yet; the response itself is empty and never sent.
+
+    Args:
+        future: What the answer waits for.
+        timeout_seconds: How long it waits at most.
+        render: Makes the answer from the future's result.
+        expired: Makes the answer when the time is over.
+        close: Called once when the answer was made, or nobody waits for it any more.
+    """
+
+    def __init__(
+        self,
+        future: Future[Any],
+        timeout_seconds: float,
+        *,
+        render: Callable[[Any], Response],
+        expired: Callable[[], Response],
+        close: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.future = future
+        self.timeout_seconds = timeout_seconds
+        self._render = render
+        self._expired = expired
+        self.release = close
+
+    def answer(self) -> Response:
+        """The answer as it is now: rendered, or expired if the future is not done.
+
+        Raises:
+            Exception: What the future raises.
+        """
+        return self._render(self.future.result()) if self.future.done() else self._expired()
+
+    def wait(self) -> None:
+        """Block this thread until the answer can be made."""
+        try:
+            self.future.exception(self.timeout_seconds)
+        except FutureTimeoutError:
+            return

@@ -1,0 +1,74 @@
+"""E2, device requests. Source: wire.md 2."""
+
+from __future__ import annotations
+
+import re
+
+from flask import Blueprint, Response, request
+
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES, DeviceRequestBody
+from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+from mirror_server.service.commands import CommandService, Placement
+from mirror_server.views.answers import json_answer, when_stored
+from mirror_server.views.requests import app_id, query_integer, read_body, require_scope, requires
+
+_ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
+
+
+def blueprint(commands: CommandService) -> Blueprint:
+    """The route that places device requests."""
+    routes = Blueprint("device_requests", __name__)
+
+    @routes.post("/v2/device-requests/<device_id>")
+    @requires(Scope.READ, Scope.WRITE)
+    def place_device_request(device_id: str) -> Response:
+        async_id = _read_async_id()
+        body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
+        require_scope(Scope.READ if body.method == "GET" else Scope.WRITE)
+        placement = Placement(
+            app_id=app_id(),
+            device_id=device_id,
+            request=_read_request(body),
+            async_id=async_id,
+            expiry_seconds=_read_expiry_seconds(body),
+            retries=query_integer("retry", low=0, high=MAX_RETRIES),
+        )
+        return when_stored(
+            commands.place(placement), lambda placed: json_answer({"async-response-id": placed}, status=202)
+        )
+
+    return routes
+
+
+def _read_async_id() -> str | None:
+    async_id = request.args.get("async-id")
+    if async_id is not None and not _ASYNC_ID.match(async_id):
+        message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
+        raise Refusal.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
+    return async_id
+
+
+def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:
+    from_query = query_integer("expiry-seconds", low=1, high=MAX_EXPIRY_SECONDS)
+    if body.expiry_seconds is not None and from_query not in {None, body.expiry_seconds}:
+        message = f"{body.expiry_seconds} in the body and {from_query} in the query; give one of them"
+        raise Refusal.of_field("expiry_seconds", message)
+    return from_query if body.expiry_seconds is None else body.expiry_seconds
+
+
+def _read_request(body: DeviceRequestBody) -> CommandRequest:
+    path, mark, query = body.uri.partition("?")
+    if mark and (body.method != "PUT" or body.payload_b64 is not None):
+        raise Refusal.of_field("uri", "a query sets notification rules; it goes with PUT and without payload-b64")
+    if mark and not query:
+        raise Refusal.of_field("uri", "the query is empty; write notification rules like ?pmin=5&pmax=120")
+    if body.method == "PUT" and not mark and body.payload_b64 is None:
+        raise Refusal.of_field("payload-b64", "missing; a write needs the value to write, in base64")
+    if body.method == "GET" and body.payload_b64:
+        raise Refusal.of_field("payload-b64", "a read carries no value; leave it out, or write with PUT")
+    content_type = body.content_type
+    if body.method == "PUT" and not mark and content_type is None:
+        content_type = "text/plain"
+    return CommandRequest(body.method, path, query if mark else None, body.payload_b64, content_type, body.accept)

@@ -1,0 +1,64 @@
+"""The directory's filters, in both spellings. Source: wire.md 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl
+
+from pydantic import TypeAdapter, ValidationError
+
+from mirror_sdk.wire._model import Timestamp
+from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import from_datetime
+from mirror_server.store.devices import Condition
+
+_COLUMNS = {"id": "device_id", "state": "registered"}
+_COMPARISONS = {"eq": "IN", "neq": "NOT IN", "in": "IN", "nin": "NOT IN", "gte": ">=", "lte": "<="}
+_STATES = {"registered": 1, "deregistered": 0}
+_TIMES = ("created_at", "updated_at")
+_TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
+
+
+def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
+    """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
+
+    Raises:
+        Refusal: A filter is unknown, or its value cannot be one (400).
+    """
+    return [_condition(name, value) for name, value in _unfolded(parameters)]
+
+
+def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for name, value in parameters:
+        if name == "filter":
+            yield from parse_qsl(value, keep_blank_values=True)
+        else:
+            yield name, value
+
+
+def _condition(name: str, text: str) -> Condition:
+    field, _, operator = name.partition("__")
+    operator = operator or "eq"
+    if field not in FILTER_FIELDS or operator not in FILTER_OPERATORS:
+        message = (
+            f"unknown filter; known are {', '.join(FILTER_FIELDS)}, each alone or with"
+            f" {', '.join(f'__{known}' for known in FILTER_OPERATORS)}"
+        )
+        raise Refusal.of_field(name, message)
+    texts = text.split(",") if operator in {"in", "nin"} else [text]
+    values = tuple(_value(name, field, part) for part in texts)
+    return Condition(_COLUMNS.get(field, field), _COMPARISONS[operator], values)
+
+
+def _value(name: str, field: str, text: str) -> str | int:
+    if field == "state":
+        if text not in _STATES:
+            raise Refusal.of_field(name, f"{text!r} is no state; write {' or '.join(_STATES)}")
+        return _STATES[text]
+    if field in _TIMES:
+        try:
+            return from_datetime(_TIMESTAMP.validate_python(text))
+        except ValidationError:
+            raise Refusal.of_field(name, f"{text!r} is no time; write it like 2026-11-20T12:37:55.576Z") from None
+    return text

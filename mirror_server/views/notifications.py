@@ -1,0 +1,82 @@
+"""Long polling over the notification log. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
+from mirror_server.core.errors import Refusal
+from mirror_server.core.messages import compose
+from mirror_server.keys import Scope
+from mirror_server.log import NotificationLog, Page, PlainPolls
+from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.deferred import Deferred
+from mirror_server.views.requests import app_id, query_integer, requires
+
+_LATEST = "latest"
+_ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
+
+
+def blueprint(log: NotificationLog, polls: PlainPolls) -> Blueprint:
+    """The routes of the poll channel."""
+    routes = Blueprint("notifications", __name__)
+
+    @routes.get("/v2/notification/pull")
+    @requires(*_ANY_USE)
+    def pull() -> Response:
+        hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
+        held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
+        latest = request.args.get("after") == _LATEST
+        after = log.last_seq(app_id()) if latest else query_integer("after", low=0)
+        return _plain_poll(polls, held) if after is None else _poll_after(log, after, held)
+
+    @routes.delete("/v2/notification/pull")
+    @requires(*_ANY_USE)
+    def delete_poll_channel() -> Response:
+        return when_stored(polls.delete(app_id()), lambda _: empty_answer())
+
+    @routes.get("/v2/notification/channel")
+    @requires(*_ANY_USE)
+    def get_channel() -> Response:
+        if not polls.exists(app_id()):
+            raise Refusal(404, "this key has no notification channel; a GET of /v2/notification/pull opens one")
+        return json_answer({"delivery_mechanism": "LONG_POLLING"})
+
+    return routes
+
+
+def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
+    """A poll of a reader that keeps its own position."""
+    application = app_id()
+    # Ask for more before looking, so that what arrives in between is not waited for.
+    more = log.more(application)
+    page = log.read(application, after)
+    if page.entries or page.gap or held == 0:
+        more.cancel()
+        return _with_cursor(page)
+
+    def answer(_: object = None) -> Response:
+        return _with_cursor(log.read(application, after))
+
+    return Deferred(more, held, render=answer, expired=answer, close=more.cancel)
+
+
+def _plain_poll(polls: PlainPolls, held: int) -> Response:
+    """A poll of the public API: the server keeps the position."""
+    application = app_id()
+    more = polls.open(application)
+
+    def answer(_: object = None) -> Response:
+        page = polls.take(application)
+        return json_answer(compose(page.entries, extras=False)) if page.entries else empty_answer()
+
+    hold_seconds = 0 if polls.anything(application) else held
+    return Deferred(more, hold_seconds, render=answer, expired=answer, close=lambda: polls.close(application, more))
+
+
+def _with_cursor(page: Page) -> Response:
+    answer = json_answer(compose(page.entries, extras=True)) if page.entries else empty_answer()
+    answer.headers[CURSOR_HEADER] = str(page.cursor)
+    if page.gap:
+        answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
+    return answer

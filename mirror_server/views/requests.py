@@ -1,0 +1,125 @@
+"""Reading requests: who asks, the body as a model, the query as checked values. Source: wire.md 0."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+from flask import g, request
+from pydantic import BaseModel, ValidationError
+
+from mirror_sdk.wire.paths import parse_path
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+
+M = TypeVar("M", bound=BaseModel)
+View = TypeVar("View", bound=Callable[..., Any])
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+
+
+def requires(*scopes: Scope) -> Callable[[View], View]:
+    """Let a view be used with a key that has one of these scopes; without any, with no key at all."""
+
+    def mark(view: View) -> View:
+        view.__dict__["required_scopes"] = frozenset(scopes)
+        return view
+
+    return mark
+
+
+def require_scope(*scopes: Scope) -> None:
+    """Check that the key of this request has one of the scopes.
+
+    Raises:
+        Refusal: It has none of them (403).
+    """
+    if not g.scopes.intersection(scopes):
+        wanted = " or ".join(sorted(scopes))
+        raise Refusal(403, f"this key lacks the scope {wanted}; use a key that was created with --scope {scopes[0]}")
+
+
+def app_id() -> str:
+    """The application that asks."""
+    identity: str = g.app_id
+    return identity
+
+
+def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
+    """The request's body, checked strictly.
+
+    Raises:
+        Refusal: It is not JSON by its content type (415) or its text (400), or not what the model says (400).
+    """
+    if request.content_type and request.mimetype != "application/json":
+        message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
+        raise Refusal(415, message)
+    try:
+        content = orjson.loads(request.get_data())
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"the body is not JSON: {error}", reason=malformed_reason) from None
+    try:
+        return model.model_validate(content, extra="forbid", by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise _refusal_of(error) from None
+
+
+def read_path(text: str) -> str:
+    """A resource path from the URL.
+
+    Raises:
+        Refusal: It is not one (400).
+    """
+    path = f"/{text}"
+    try:
+        parse_path(path)
+    except ValueError as error:
+        raise Refusal.of_field("path", str(error)) from None
+    return path
+
+
+def query_integer(name: str, *, low: int, high: int | None = None) -> int | None:
+    """A whole number from the query, ``None`` where it is absent.
+
+    Raises:
+        Refusal: It is not a whole number, or outside of the range (400).
+    """
+    text = request.args.get(name)
+    if text is None:
+        return None
+    number = int(text) if _INTEGER.match(text) else None
+    if number is None or number < low or (high is not None and number > high):
+        wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
+        raise Refusal.of_field(name, f"{text!r} is not a whole number {wanted}")
+    return number
+
+
+def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
+    """A word from the query, ``None`` where it is absent.
+
+    Raises:
+        Refusal: It is none of the choices (400).
+    """
+    text = request.args.get(name)
+    if text is not None and text not in choices:
+        raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
+    return text
+
+
+def _refusal_of(error: ValidationError) -> Refusal:
+    fields = [
+        (".".join(map(str, detail["loc"])) or "body", _sentence(detail["type"], detail["msg"]))
+        for detail in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
+    return Refusal(400, summary, fields=fields)
+
+
+def _sentence(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown field; leave it out or correct its name"
+    if kind == "missing":
+        return "missing; this field is required"
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,72 @@
+"""E3, presubscription rules, and single subscriptions. Source: wire.md 3."""
+
+from __future__ import annotations
+
+import orjson
+from flask import Blueprint, Response
+
+from mirror_sdk.wire.subscriptions import PresubscriptionRules
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.views.answers import empty_answer, when_stored
+from mirror_server.views.requests import app_id, query_choice, read_body, read_path, requires
+
+
+def blueprint(subscriptions: SubscriptionService) -> Blueprint:
+    """The routes of rules and subscriptions."""
+    routes = Blueprint("subscriptions", __name__)
+
+    @routes.put("/v2/subscriptions")
+    @requires(Scope.SUBSCRIBE)
+    def put_presubscriptions() -> Response:
+        rules = read_body(PresubscriptionRules)
+        apply_now = query_choice("apply", ("now",)) is not None
+        text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
+        return when_stored(subscriptions.put_rules(app_id(), text, apply_now=apply_now), lambda _: empty_answer(202))
+
+    @routes.get("/v2/subscriptions")
+    @requires(Scope.SUBSCRIBE)
+    def get_presubscriptions() -> Response:
+        return Response(subscriptions.rules(app_id()) or "[]", content_type="application/json")
+
+    @routes.delete("/v2/subscriptions")
+    @requires(Scope.SUBSCRIBE)
+    def delete_presubscriptions() -> Response:
+        return when_stored(subscriptions.delete_rules(app_id()), lambda _: empty_answer())
+
+    @routes.get("/v2/subscriptions/<device_id>")
+    @requires(Scope.SUBSCRIBE)
+    def list_subscriptions(device_id: str) -> Response:
+        paths = subscriptions.paths(app_id(), device_id)
+        if not paths:
+            raise _not_subscribed(f"no subscription of this key to the device {device_id!r}")
+        return Response("\n".join(paths), content_type="text/uri-list")
+
+    @routes.delete("/v2/subscriptions/<device_id>")
+    @requires(Scope.SUBSCRIBE)
+    def delete_subscriptions(device_id: str) -> Response:
+        return when_stored(subscriptions.unsubscribe(app_id(), device_id), lambda _: empty_answer())
+
+    @routes.put("/v2/subscriptions/<device_id>/<path:path>")
+    @requires(Scope.SUBSCRIBE)
+    def put_subscription(device_id: str, path: str) -> Response:
+        return when_stored(subscriptions.subscribe(app_id(), device_id, read_path(path)), lambda _: empty_answer(200))
+
+    @routes.get("/v2/subscriptions/<device_id>/<path:path>")
+    @requires(Scope.SUBSCRIBE)
+    def get_subscription(device_id: str, path: str) -> Response:
+        if read_path(path) not in subscriptions.paths(app_id(), device_id):
+            raise _not_subscribed(f"no subscription of this key to /{path} of the device {device_id!r}")
+        return empty_answer(200)
+
+    @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
+    @requires(Scope.SUBSCRIBE)
+    def delete_subscription(device_id: str, path: str) -> Response:
+        return when_stored(subscriptions.unsubscribe(app_id(), device_id, read_path(path)), lambda _: empty_answer())
+
+    return routes
+
+
+def _not_subscribed(what: str) -> Refusal:
+    return Refusal(404, f"{what}; PUT the path below /v2/subscriptions to subscribe", reason="NOT_SUBSCRIBED")

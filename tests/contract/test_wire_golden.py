@@ -1,0 +1,158 @@
+"""Every object of the interface, written by hand, is read and written back by its model without a change."""
+
+import copy
+import importlib
+import json
+import pkgutil
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel, RootModel, ValidationError
+
+import mirror_sdk.wire
+from mirror_sdk.wire._model import WireModel
+
+DATA = Path(__file__).parent / "data"
+FREE_FORM_MEMBERS = {"headers", "custom_attributes"}
+UNKNOWN = "member_of_a_later_version"
+
+Place = tuple[str | int, ...]
+
+
+class Golden(NamedTuple):
+    """One object as it stands on the wire."""
+
+    model: type[BaseModel]
+    wire: Any
+
+
+def _goldens() -> Iterator[tuple[str, Golden]]:
+    for file in sorted(DATA.glob("*.json")):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        module, name = content["model"].split(".")
+        model = getattr(importlib.import_module(f"mirror_sdk.wire.{module}"), name)
+        for variant, wire in content["variants"].items():
+            yield f"{file.stem}: {variant}", Golden(model, wire)
+
+
+def _objects(wire: Any, place: Place = ()) -> Iterator[Place]:
+    """The places of all objects whose members the interface names."""
+    if isinstance(wire, dict):
+        yield place
+        for name, member in wire.items():
+            if name not in FREE_FORM_MEMBERS:
+                yield from _objects(member, (*place, name))
+    elif isinstance(wire, list):
+        for index, item in enumerate(wire):
+            yield from _objects(item, (*place, index))
+
+
+def _object_at(wire: Any, place: Place) -> Any:
+    for step in place:
+        wire = wire[step]
+    return wire
+
+
+def _to_wire(model: BaseModel) -> Any:
+    return [item.to_wire() for item in model.root] if isinstance(model, RootModel) else model.to_wire()
+
+
+def _read_strictly(model: type[BaseModel], wire: Any) -> BaseModel:
+    return model.model_validate(wire, extra="forbid", by_alias=True, by_name=False)
+
+
+GOLDENS = dict(_goldens())
+every_golden = pytest.mark.parametrize("golden", GOLDENS.values(), ids=GOLDENS.keys())
+every_object = pytest.mark.parametrize(
+    ("golden", "place"),
+    [
+        pytest.param(golden, place, id=f"{name} /{'/'.join(map(str, place))}")
+        for name, golden in GOLDENS.items()
+        for place in _objects(golden.wire)
+    ],
+)
+
+
+@every_golden
+def test_an_object_comes_back_as_it_was_read(golden: Golden) -> None:
+    assert _to_wire(_read_strictly(golden.model, golden.wire)) == golden.wire
+
+
+@every_golden
+def test_an_object_survives_the_text_of_its_json(golden: Golden) -> None:
+    read = golden.model.model_validate_json(json.dumps(golden.wire), extra="forbid", by_alias=True, by_name=False)
+    assert json.loads(json.dumps(_to_wire(read))) == golden.wire
+
+
+@every_object
+def test_an_unknown_member_is_kept_when_reading_leniently(golden: Golden, place: Place) -> None:
+    wire = copy.deepcopy(golden.wire)
+    _object_at(wire, place)[UNKNOWN] = {"nested": [1, None]}
+    assert _to_wire(golden.model.model_validate(wire)) == wire
+
+
+@every_object
+def test_an_unknown_member_is_named_when_reading_strictly(golden: Golden, place: Place) -> None:
+    wire = copy.deepcopy(golden.wire)
+    _object_at(wire, place)[UNKNOWN] = 1
+    with pytest.raises(ValidationError) as caught:
+        _read_strictly(golden.model, wire)
+    refusals = [(error["type"], error["loc"]) for error in caught.value.errors()]
+    assert refusals == [("extra_forbidden", (*place, UNKNOWN))]
+
+
+def _with_python_names(golden: Golden) -> Iterator[tuple[Place, str]]:
+    for place in _objects(golden.wire):
+        for name in _object_at(golden.wire, place):
+            if "-" in name:
+                yield place, name
+
+
+@pytest.mark.parametrize(
+    ("golden", "place", "name"),
+    [
+        pytest.param(golden, place, name, id=f"{label} /{'/'.join(map(str, (*place, name)))}")
+        for label, golden in GOLDENS.items()
+        for place, name in _with_python_names(golden)
+    ],
+)
+def test_a_member_has_its_wire_name_only(golden: Golden, place: Place, name: str) -> None:
+    wire = copy.deepcopy(golden.wire)
+    members = _object_at(wire, place)
+    members[name.replace("-", "_")] = members.pop(name)
+    with pytest.raises(ValidationError) as caught:
+        _read_strictly(golden.model, wire)
+    assert (*place, name.replace("-", "_")) in [error["loc"] for error in caught.value.errors()]
+
+
+def _models_in(value: Any) -> Iterator[WireModel]:
+    if isinstance(value, WireModel):
+        yield value
+        for name in type(value).model_fields:
+            yield from _models_in(getattr(value, name))
+    elif isinstance(value, RootModel):
+        yield from _models_in(value.root)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _models_in(item)
+
+
+def _wire_models() -> set[type[WireModel]]:
+    modules = [
+        importlib.import_module(f"mirror_sdk.wire.{found.name}")
+        for found in pkgutil.iter_modules(mirror_sdk.wire.__path__)
+    ]
+    candidates = (value for module in modules for value in vars(module).values())
+    return {item for item in candidates if isinstance(item, type) and issubclass(item, WireModel)} - {WireModel}
+
+
+def test_every_member_of_every_model_stands_in_an_object_written_by_hand() -> None:
+    seen: defaultdict[type[WireModel], set[str]] = defaultdict(set)
+    for golden in GOLDENS.values():
+        for model in _models_in(_read_strictly(golden.model, golden.wire)):
+            seen[type(model)] |= model.model_fields_set
+    missing = {model.__name__: set(model.model_fields) - seen[model] for model in _wire_models()}
+    assert {name: members for name, members in missing.items() if members} == {}

@@ -1,0 +1,66 @@
+"""The parts of the project import each other one way only, and a plain install imports nothing it does not have."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WHEEL_PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+MODULES_OF_EXTRAS = {
+    "alembic",
+    "flask",
+    "ipywidgets",
+    "IPython",
+    "matplotlib",
+    "numpy",
+    "orjson",
+    "pandas",
+    "pyarrow",
+    "sqlalchemy",
+    "tqdm",
+    "uvicorn",
+}
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_every_import_contract_is_kept() -> None:
+    answer = _run("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-logo")
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    assert f"Contracts: {len(contracts)} kept, 0 broken." in answer.stdout, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("module", ["mirror_sdk", "mirror_sdk.cli"])
+def test_the_sdk_imports_nothing_of_an_extra_and_says_nothing(module: str) -> None:
+    answer = _run("-W", "error", "-c", f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))")
+    assert answer.returncode == 0, answer.stderr
+    imported = {name.partition(".")[0] for name in json.loads(answer.stdout)}
+    assert imported & (MODULES_OF_EXTRAS | {"mirror_server"}) == set()
+
+
+@pytest.mark.parametrize("package", WHEEL_PACKAGES)
+def test_a_package_of_the_wheel_is_marked_as_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("name", [*PROJECT["project"]["license-files"], PROJECT["project"]["readme"]])
+def test_a_file_the_package_metadata_names_is_there(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8").strip()
