@@ -178,9 +178,14 @@ class SimulatedDevice:
 
 _DOCUMENT = TypeAdapter(SimulatedDevice)
 
+_FIRST_ORDINAL = 0x015F0000
+_BENCH_ORDINAL = 0xFFFF
 
-def _identifier(seed: int, what: str) -> str:
-    return hashlib.blake2b(f"{seed}/{what}".encode(), digest_size=16).hexdigest()
+
+def _identifier(seed: int, what: str, ordinal: int) -> str:
+    """A device id. It begins with the ordinal, so that the directory, ordered by id, lists devices as they came."""
+    digest = hashlib.blake2b(f"{seed}/{what}".encode(), digest_size=12).hexdigest()
+    return f"{_FIRST_ORDINAL + ordinal:08x}{digest}"
 
 
 def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
@@ -188,7 +193,7 @@ def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
     number, turn = divmod(index, len(KINDS))
     kind = KINDS[turn]
     device = SimulatedDevice(
-        device_id=_identifier(seed, f"seeded/{index}"),
+        device_id=_identifier(seed, f"seeded/{index}", index),
         endpoint_name=f"{kind.name}-{number + 1:02}",
         endpoint_type=kind.endpoint_type,
         queue_mode=kind.queue_mode,
@@ -196,7 +201,7 @@ def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
         kind=kind.name,
         resources={path: _resource_of(rule, now) for path, rule in kind.rules.items()},
     )
-    device.resources[SERIAL_NUMBER_PATH].set(device.device_id[:12].upper(), now)
+    device.resources[SERIAL_NUMBER_PATH].set(device.device_id[-12:].upper(), now)
     return device
 
 
@@ -213,7 +218,7 @@ def _resource_of(rule: ResourceRule, now: Instant) -> Resource:
 
 def bench_device_id(seed: int, endpoint_name: str) -> str:
     """The id of a device the bench adds."""
-    return _identifier(seed, f"bench/{endpoint_name}")
+    return _identifier(seed, f"bench/{endpoint_name}", _BENCH_ORDINAL)
 
 
 def bench_resource(resource: SimulatedResource, now: Instant) -> Resource:

@@ -14,7 +14,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.commands import changes_device, respond
 from mirror_server.devices.device import SimulatedDevice
-from mirror_server.devices.line import CommandInFlight, Line
+from mirror_server.devices.line import Line
 from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Observation, Observe, Outcome
 from mirror_server.devices.outbox import Outbox
 
@@ -135,9 +135,7 @@ class Fleet:
 
     def drop_commands(self, turn: Turn, line: Line) -> None:
         """The device loses the commands it has in hand."""
-        for command in line.in_flight.values():
-            command.timer.cancel()
-            turn.calls.append(partial(command.answer, Answer(Outcome.UNAVAILABLE)))
+        turn.calls += [partial(answer, Answer(Outcome.UNAVAILABLE)) for answer in line.in_flight.values()]
         line.in_flight.clear()
 
     def receive(self, turn: Turn, line: Line, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
@@ -146,15 +144,15 @@ class Fleet:
             self._respond(turn, line, command, answer)
             return
         number = next(self._command_numbers)
+        line.in_flight[number] = answer
         due_at = after_seconds(turn.now, line.device.latency_seconds)
-        timer = self._clock.call_at(due_at, partial(self._respond_late, line, number, command))
-        line.in_flight[number] = CommandInFlight(timer, answer)
+        self._clock.call_at(due_at, partial(self._respond_late, line, number, command))
 
     def _respond_late(self, line: Line, number: int, command: DeviceCommand) -> None:
         with self.turn() as turn:
-            in_flight = line.in_flight.pop(number, None)
-            if in_flight is not None:
-                self._respond(turn, line, command, in_flight.answer)
+            answer = line.in_flight.pop(number, None)
+            if answer is not None:
+                self._respond(turn, line, command, answer)
 
     def _respond(self, turn: Turn, line: Line, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         if line.device.answer == "silent":

@@ -21,19 +21,13 @@ class Sent(NamedTuple):
     sent_at: Instant
 
 
-class CommandInFlight(NamedTuple):
-    """A command the device has received and will answer when the timer is due."""
-
-    timer: Timer
-    answer: Callable[[Answer], None]
-
-
 @dataclass(slots=True, eq=False)
 class Line:
     """The running side of one device.
 
     Nothing of it is stored: after a restart the device does not know what it sent, so it sends what is to be reported
-    once more. ``held`` are changes that wait for their ``pmin``; ``timer`` is the one timer of the device.
+    once more. ``held`` are changes that wait for their ``pmin``; ``timer`` is the one timer of the device's
+    rhythms, ``in_flight`` who is to hear of the commands the device has in hand.
     """
 
     device: SimulatedDevice
@@ -42,7 +36,7 @@ class Line:
     awake_until: Instant = 0
     contact_due_at: Instant = 0
     timer: Timer | None = None
-    in_flight: dict[int, CommandInFlight] = field(default_factory=dict)
+    in_flight: dict[int, Callable[[Answer], None]] = field(default_factory=dict)
 
     @property
     def connected(self) -> bool:

@@ -1,0 +1,161 @@
+"""A simulator with a manual clock, and a service that writes down what it hears."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mirror_server.clock import ManualClock
+from mirror_server.core.instants import Instant, from_datetime
+from mirror_server.devices.bench import SimulatedResource, SimulatedState
+from mirror_server.devices.link import Answer, DeviceCommand, IntroducedResource, Observation, Registration
+from mirror_server.devices.simulator import Simulator
+
+BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
+
+
+def _done(result: Any = None) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
+
+
+class ServiceDiary:
+    """The service's side: every event with its instant, in order, between the documents that were saved."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.entries: list[tuple[str, Instant, Any]] = []
+        self.on_contact: Callable[[str], None] = lambda device_id: None
+
+    def write(self, name: str, what: Any) -> None:
+        self.entries.append((name, self._clock.now(), what))
+
+    def registered(self, registration: Registration) -> Future[str]:
+        self.write("registered", registration)
+        return _done(registration.device_id)
+
+    def registration_updated(
+        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
+    ) -> Future[None]:
+        self.write("updated", (device_id, resources))
+        return _done()
+
+    def deregistered(self, device_id: str) -> Future[None]:
+        self.write("deregistered", device_id)
+        return _done()
+
+    def contact(self, device_id: str) -> None:
+        self.write("contact", device_id)
+        self.on_contact(device_id)
+
+    def observed(self, observations: Sequence[Observation]) -> Future[None]:
+        self.write("observed", list(observations))
+        return _done()
+
+    def all(self, name: str) -> list[Any]:
+        return [what for entry, _, what in self.entries if entry == name]
+
+    def times(self, name: str) -> list[Instant]:
+        return [at for entry, at, _ in self.entries if entry == name]
+
+    def names(self) -> list[str]:
+        """What happened, in order, without the savings."""
+        return [name for name, _, _ in self.entries if name != "saved"]
+
+    def observations(self, path: str | None = None) -> list[Observation]:
+        sent = itertools.chain.from_iterable(self.all("observed"))
+        return [observation for observation in sent if path in {None, observation.path}]
+
+    def values(self, path: str) -> list[str]:
+        return [observation.content.payload.decode() for observation in self.observations(path)]
+
+
+class DocumentShelf:
+    """Documents in memory; what is saved stands in the diary, between the events."""
+
+    def __init__(self, diary: ServiceDiary) -> None:
+        self._diary = diary
+        self.documents: dict[str, str] = {}
+
+    def load(self) -> dict[str, str]:
+        return dict(self.documents)
+
+    def save(self, documents: Mapping[str, str]) -> None:
+        self.documents.update(documents)
+        self._diary.write("saved", sorted(documents))
+
+
+class World:
+    def __init__(self, seed: int = 7, begin_at: Instant = BEGIN_AT) -> None:
+        self.seed = seed
+        self.clock = ManualClock(begin_at)
+        self.diary = ServiceDiary(self.clock)
+        self.shelf = DocumentShelf(self.diary)
+        self.simulator = self._new_simulator()
+
+    def _new_simulator(self) -> Simulator:
+        return Simulator(events=self.diary, store=self.shelf, clock=self.clock, seed=self.seed)
+
+    def restart(self, count: int = 0, *, after_seconds: float = 0, seed: int | None = None) -> None:
+        """A new process on the same documents: the timers of the old one are gone, and so is the diary."""
+        self.seed = self.seed if seed is None else seed
+        self.clock = ManualClock(self.clock.now() + round(after_seconds * 1000))
+        documents = self.shelf.documents
+        self.diary = ServiceDiary(self.clock)
+        self.shelf = DocumentShelf(self.diary)
+        self.shelf.documents = documents
+        self.simulator = self._new_simulator()
+        self.simulator.start(count)
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(round(seconds * 1000))
+
+    def add(self, name: str = "device", *, queue_mode: bool = False, **resources: Any) -> str:
+        """Add a device with one resource for each ``temperature={...}`` given by a short name."""
+        wanted = [SimulatedResource(path=PATHS[short], **given) for short, given in resources.items()]
+        return self.simulator.add(name, "Test", queue_mode, wanted)
+
+    def id_of(self, endpoint_name: str) -> str:
+        return next(state.id for state in self.simulator.list_states() if state.endpoint_name == endpoint_name)
+
+    def state(self, device_id: str) -> SimulatedState:
+        return next(state for state in self.simulator.list_states() if state.id == device_id)
+
+    def value(self, device_id: str, path: str) -> str:
+        return next(resource.value for resource in self.state(device_id).resources if resource.path == path)
+
+    def send_all(self, device_id: str, command: DeviceCommand) -> list[Answer]:
+        """Send a command; the list grows by its answer when it comes."""
+        answers: list[Answer] = []
+
+        def take(answer: Answer) -> None:
+            self.diary.write("answered", answer)
+            answers.append(answer)
+
+        self.simulator.send(device_id, command, take)
+        return answers
+
+    def send(self, device_id: str, command: DeviceCommand) -> Answer:
+        """Send a command that is answered at once."""
+        (answer,) = self.send_all(device_id, command)
+        return answer
+
+
+PATHS = {"temperature": "/3303/0/5700", "door": "/3200/0/5500", "switch": "/3311/0/5850", "reboot": "/3/0/4"}
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty simulator of seed 7 on Friday, 2026-11-20 12:00 UTC."""
+    return World()
+
+
+@pytest.fixture
+def new_world() -> type[World]:
+    return World

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import threading
+
+from mirror_server.clock import SystemClock
+from mirror_server.devices.bench import SimulatedResource
+from mirror_server.devices.link import Outcome, Read
+from mirror_server.devices.outbox import Outbox
+from mirror_server.devices.simulator import Simulator
+
+TEMPERATURE = "/3303/0/5700"
+WAIT_SECONDS = 10
+
+
+def _run(*actions) -> None:
+    threads = [threading.Thread(target=action) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_calls_are_made_in_order_although_another_thread_added_them():
+    outbox, said = Outbox(), []
+    speaking, added = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        speaking.set()
+        assert added.wait(WAIT_SECONDS)
+        said.append("first")
+
+    def first() -> None:
+        outbox.add([slow])
+        outbox.speak()
+
+    def second() -> None:
+        assert speaking.wait(WAIT_SECONDS)
+        number = outbox.add([lambda: said.append("second")])
+        outbox.speak()
+        assert said == []
+        added.set()
+        outbox.wait_until_told(number)
+        assert said == ["first", "second"]
+
+    _run(first, second)
+    assert said == ["first", "second"]
+
+
+def test_a_call_that_speaks_itself_does_not_wait_for_itself(caplog):
+    outbox, said = Outbox(), []
+
+    def nested() -> None:
+        number = outbox.add([lambda: said.append("inner")])
+        outbox.speak()
+        outbox.wait_until_told(number)
+        said.append("outer")
+
+    outbox.add([nested])
+    outbox.speak()
+    assert said == ["outer", "inner"]
+    assert caplog.records == []  # a wait that ran out is logged
+
+
+def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
+    outbox, said = Outbox(), []
+    number = outbox.add([lambda: 1 / 0, lambda: said.append("next")])
+    outbox.speak()
+    outbox.wait_until_told(number)
+    assert said == ["next"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_last_value_the_service_hears_is_the_one_the_device_has(world):
+    device_id = world.add(temperature={"value": "start", "auto_observable": True})
+
+    def change(name: str) -> None:
+        for number in range(200):
+            world.simulator.set_value(device_id, TEMPERATURE, value=f"{name}{number}")
+
+    _run(*(lambda name=name: change(name) for name in "abcd"))
+    values = world.diary.values(TEMPERATURE)
+    assert len(values) == 800
+    assert values[-1] == world.value(device_id, TEMPERATURE)
+
+
+def test_no_lock_is_held_while_the_service_is_told(world):
+    device_id = world.add(temperature={"value": "20"})
+    outcomes = []
+
+    def ask_on_another_thread(contacted: str) -> None:
+        def ask() -> None:
+            world.simulator.send(contacted, Read(TEMPERATURE), lambda answer: outcomes.append(answer.outcome))
+
+        _run(ask, world.simulator.list_states)
+
+    world.diary.on_contact = ask_on_another_thread
+    world.simulator.set_behaviour(device_id, online=False)
+    world.simulator.set_behaviour(device_id, online=True)
+    assert outcomes == [Outcome.DONE]
+
+
+def test_latency_runs_on_wall_time_too(world):
+    clock = SystemClock()
+    try:
+        simulator = Simulator(events=world.diary, store=world.shelf, clock=clock, seed=1)
+        device_id = simulator.add("wall", "Test", False, [SimulatedResource(TEMPERATURE, "20")])
+        simulator.set_behaviour(device_id, latency_seconds=0.02)
+        answered = threading.Event()
+        simulator.send(device_id, Read(TEMPERATURE), lambda answer: answered.set())
+        assert not answered.is_set()
+        assert answered.wait(WAIT_SECONDS)
+    finally:
+        clock.close()

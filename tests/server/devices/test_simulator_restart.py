@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirror_server.devices.link import Content, Observe, Outcome, Read, Write, WriteAttributes
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+DOOR = "/3200/0/5500"
+
+
+def test_stored_devices_make_contact_and_do_not_register_again(world):
+    world.simulator.start(6)
+    ids = {state.id for state in world.simulator.list_states()}
+    world.restart(6, after_seconds=60)
+    assert set(world.diary.all("contact")) == ids
+    assert world.diary.all("registered") == []
+    assert all(world.simulator.is_reachable(device_id) for device_id in ids)
+
+
+def test_a_larger_count_adds_only_what_is_missing(world):
+    world.simulator.start(6)
+    world.restart(8)
+    assert [registration.endpoint_name for registration in world.diary.all("registered")] == [
+        "thermometer-02",
+        "weather-station-02",
+    ]
+    world.restart(3)
+    assert len(world.simulator.list_states()) == 8
+
+
+def test_devices_of_the_bench_count_too(world):
+    world.add("lamp")
+    world.restart(1)
+    assert [state.endpoint_name for state in world.simulator.list_states()] == ["lamp"]
+
+
+def test_offline_and_deregistered_devices_stay_as_they_were(world):
+    offline, gone = world.add("offline"), world.add("gone")
+    world.simulator.set_behaviour(offline, online=False)
+    world.simulator.deregister(gone)
+    world.restart()
+    world.advance(24 * 3600)
+    assert world.diary.names() == []
+    assert not world.state(offline).online
+    assert not world.state(gone).registered
+
+
+def test_states_are_the_same_after_a_restart(world):
+    world.simulator.start(12)
+    device_id = world.id_of("thermostat-01")
+    world.simulator.set_behaviour(device_id, answer="reject", latency_seconds=0.5)
+    world.simulator.set_value(device_id, "/10/0/1", value="own", observable=True, writable=True)
+    world.send(world.id_of("light-01"), Write(SWITCH, Content(b"1")))
+    before = world.simulator.list_states()
+    world.restart(12)
+    assert world.simulator.list_states() == before
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world, seed):
+    def run(restart: bool):
+        world = new_world(7)
+        world.simulator.start(6)
+        station, door = world.id_of("weather-station-01"), world.id_of("door-contact-01")
+        world.send(station, Observe(TEMPERATURE))
+        world.advance(3600)
+        if restart:
+            world.restart(6, seed=seed)
+        half_time = world.clock.now()
+        world.advance(4 * 3600)
+        sent = [o for o, at in _sent(world) if at > half_time]
+        return sent, [state for state in world.simulator.list_states() if state.id in {station, door}]
+
+    sent, states = run(restart=False)
+    assert {o.path for o in sent} == {TEMPERATURE, DOOR}
+    assert run(restart=True) == (sent, states)
+
+
+def _sent(world):
+    return [(o, at) for name, at, observations in world.diary.entries if name == "observed" for o in observations]
+
+
+def test_a_restarted_device_sends_what_it_may_have_failed_to_send(world):
+    device_id = world.add(temperature={"value": "20"}, door={"value": "1", "auto_observable": True})
+    world.send(device_id, Observe(TEMPERATURE))
+    world.restart()
+    assert world.diary.names() == ["contact", "observed"]
+    assert [o.path for o in world.diary.observations()] == [TEMPERATURE, DOOR]
+
+
+def test_observations_and_their_rules_survive(world):
+    device_id = world.add(temperature={"value": "20"})
+    world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=50&pmax=100"))
+    world.send(device_id, Observe(TEMPERATURE))
+    world.restart()
+    world.simulator.set_value(device_id, TEMPERATURE, value="21")
+    world.advance(160)
+    assert world.diary.values(TEMPERATURE) == ["20", "21", "21"]
+    assert [at - world.diary.times("contact")[0] for at in world.diary.times("observed")] == [0, 50_000, 150_000]
+
+
+def test_the_registration_update_keeps_its_time(world):
+    world.add()
+    world.advance(5 * 3600)
+    world.restart(after_seconds=3600)
+    begin_at = world.clock.now()
+    world.advance(24 * 3600)
+    assert [(at - begin_at) / 3_600_000 for at in world.diary.times("updated")] == [6, 18]
+
+
+@pytest.mark.parametrize(("hours", "heard"), [(11, ["contact"]), (13, ["updated", "contact"]), (25, ["registered"])])
+def test_what_was_missed_is_made_up_for(world, hours, heard):
+    world.add()
+    world.restart(after_seconds=hours * 3600)
+    assert world.diary.names() == heard
+
+
+def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
+    device_id = world.add()
+    world.simulator.set_value(device_id, DOOR, value="1")
+    world.restart()
+    world.simulator.update(device_id)
+    ((_, resources),) = world.diary.all("updated")
+    assert [resource.path for resource in resources] == [DOOR]
+
+
+def test_a_modelled_value_is_not_stored(world):
+    world.simulator.start(2)
+    document = json.loads(world.shelf.documents[world.id_of("weather-station-01")])
+    assert document["resources"][TEMPERATURE]["value"] is None
+    saved = len(world.diary.all("saved"))
+    world.send(world.id_of("weather-station-01"), Observe(TEMPERATURE))
+    world.advance(3600)
+    assert world.diary.observations()
+    assert len(world.diary.all("saved")) == saved + 1
+
+
+def test_commands_reach_a_restarted_device(world):
+    device_id = world.add(temperature={"value": "20"})
+    world.restart()
+    assert world.send(device_id, Read(TEMPERATURE)).outcome is Outcome.DONE

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from mirror_server.devices.link import (
+    CancelObservation,
+    Content,
+    Execute,
+    Observe,
+    Outcome,
+    Read,
+    Write,
+    WriteAttributes,
+)
+
+TEMPERATURE = "/3303/0/5700"
+HUMIDITY = "/3304/0/5700"
+DOOR = "/3200/0/5500"
+HALF_A_DAY = 12 * 3600
+
+
+@pytest.fixture
+def station(world) -> str:
+    """A device that is always on; the thermometer beside it sends nothing unasked."""
+    world.simulator.start(2)
+    return world.id_of("weather-station-01")
+
+
+@pytest.fixture
+def thermometer(world) -> str:
+    """A device that sleeps."""
+    world.simulator.start(6)
+    return world.id_of("thermometer-01")
+
+
+def seconds_between(instants: list[int]) -> set[float]:
+    return {(later - earlier) / 1000 for earlier, later in pairwise(instants)}
+
+
+def test_nothing_is_sent_that_nobody_observes(world, station):
+    world.advance(3600)
+    assert world.diary.observations() == []
+
+
+def test_an_observed_resource_is_sent_when_its_text_changed_at_its_period(world, station):
+    first = world.send(station, Observe(TEMPERATURE)).content
+    world.advance(3600)
+    values = [first.payload.decode(), *world.diary.values(TEMPERATURE)]
+    assert 10 < len(values) <= 61
+    assert all(before != after for before, after in pairwise(values))
+    assert {gap % 60 for gap in seconds_between(world.diary.times("observed"))} == {0}
+    assert all(
+        o.changed_at == at for o, at in zip(world.diary.observations(), world.diary.times("observed"), strict=True)
+    )
+    assert world.value(station, TEMPERATURE) == values[-1]
+
+
+def test_what_changed_at_one_instant_comes_in_one_call(world, station):
+    world.send(station, Observe(TEMPERATURE))
+    world.send(station, Observe(HUMIDITY))
+    world.advance(3600)
+    assert max(len(observations) for observations in world.diary.all("observed")) == 2
+    assert len(set(world.diary.times("observed"))) == len(world.diary.times("observed"))
+
+
+def test_a_cancelled_observation_sends_nothing_more(world, station):
+    world.send(station, Observe(TEMPERATURE))
+    world.advance(600)
+    sent = len(world.diary.observations())
+    assert sent
+    assert world.send(station, CancelObservation(TEMPERATURE)).outcome is Outcome.DONE
+    world.advance(3600)
+    assert len(world.diary.observations()) == sent
+
+
+def test_a_value_is_the_same_whenever_it_is_read_between_two_measurements(world, station):
+    world.send(station, Observe(TEMPERATURE))
+    world.advance(120)
+    measured = world.value(station, TEMPERATURE)
+    changes = len(world.diary.observations())
+    while len(world.diary.observations()) == changes:
+        assert world.send(station, Read(TEMPERATURE)).content == Content(measured.encode())
+        world.advance(1)
+    assert world.value(station, TEMPERATURE) != measured
+
+
+def test_a_command_at_the_instant_of_a_measurement_does_not_put_it_off(world, new_world):
+    def sent(disturbed: bool) -> list[int]:
+        world = new_world()
+        world.simulator.start(6)
+        station = world.id_of("weather-station-01")
+        for second in range(601 if disturbed else 0):
+            at = world.clock.now() + second * 1000
+            world.clock.call_at(at, lambda: world.send(station, Observe("/3315/0/5700")))
+        world.send(station, Observe(TEMPERATURE))
+        world.advance(600)
+        return [o.changed_at for o in world.diary.observations(TEMPERATURE)]
+
+    assert sent(disturbed=True) == sent(disturbed=False) != []
+
+
+def test_pmin_keeps_notifications_apart(world):
+    device_id = world.add(temperature={"value": "20", "auto_observable": True})
+    world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=100"))
+    for value in ("21", "22", "23"):
+        world.advance(10)
+        world.simulator.set_value(device_id, TEMPERATURE, value=value)
+    assert world.diary.values(TEMPERATURE) == []
+    world.advance(1000)
+    assert world.diary.values(TEMPERATURE) == ["23"]
+    assert world.diary.times("observed")[0] - world.diary.times("registered")[0] == 100_000
+
+
+def test_pmin_keeps_modelled_values_apart(world, station):
+    world.send(station, WriteAttributes(TEMPERATURE, "pmin=600"))
+    world.send(station, Observe(TEMPERATURE))
+    world.advance(6 * 3600)
+    assert len(world.diary.observations()) > 10
+    assert min(seconds_between(world.diary.times("observed"))) >= 600
+
+
+def test_pmax_sends_a_value_that_did_not_change(world):
+    device_id = world.add(temperature={"value": "20"})
+    world.send(device_id, WriteAttributes(TEMPERATURE, "pmax=30"))
+    world.send(device_id, Observe(TEMPERATURE))
+    world.advance(95)
+    assert world.diary.values(TEMPERATURE) == ["20", "20", "20"]
+    assert seconds_between(world.diary.times("observed")) == {30}
+
+
+def test_a_registration_is_updated_every_twelve_hours_while_the_device_is_online(world):
+    device_id = world.add()
+    world.advance(3 * HALF_A_DAY)
+    assert world.diary.all("updated") == [(device_id, None)] * 3
+    assert seconds_between(world.diary.times("updated")) == {HALF_A_DAY}
+    world.simulator.set_behaviour(device_id, online=False)
+    world.advance(3 * HALF_A_DAY)
+    assert len(world.diary.all("updated")) == 3
+
+
+def test_a_sleeping_device_makes_contact_every_quarter_of_an_hour(world):
+    device_id = world.add(queue_mode=True)
+    world.advance(6 * 3600)
+    assert world.diary.all("contact") == [device_id] * 24
+    assert seconds_between(world.diary.times("contact")) == {900}
+
+
+def test_a_device_that_is_always_on_makes_no_contact_of_its_own(world):
+    device_id = world.add()
+    world.advance(6 * 3600)
+    assert world.diary.all("contact") == []
+    assert world.simulator.is_reachable(device_id)
+
+
+def _register(world, device_id):
+    world.simulator.register(device_id)
+
+
+def _update(world, device_id):
+    world.simulator.update(device_id)
+
+
+def _return(world, device_id):
+    world.simulator.set_behaviour(device_id, online=False)
+    assert not world.simulator.is_reachable(device_id)
+    world.simulator.set_behaviour(device_id, online=True)
+
+
+def _make_contact(world, device_id):
+    contacts = len(world.diary.all("contact"))
+    while len(world.diary.all("contact")) == contacts:
+        world.advance(1)
+
+
+@pytest.mark.parametrize("wake", [_register, _update, _return, _make_contact])
+def test_a_sleeping_device_can_be_reached_for_ten_seconds_after_it_spoke(world, wake):
+    device_id = world.add(queue_mode=True)
+    world.advance(10)
+    assert not world.simulator.is_reachable(device_id)
+    wake(world, device_id)
+    assert world.simulator.is_reachable(device_id)
+    world.advance(9.999)
+    assert world.simulator.is_reachable(device_id)
+    world.advance(0.001)
+    assert not world.simulator.is_reachable(device_id)
+
+
+def test_a_sleeping_device_takes_commands_while_its_contact_is_told(world, thermometer):
+    outcomes = []
+    world.diary.on_contact = lambda device_id: world.simulator.send(
+        device_id, Read("/3/0/0"), lambda answer: outcomes.append(answer.outcome)
+    )
+    world.advance(900)
+    assert len(outcomes) == len(world.diary.all("contact")) == 2  # the thermometer and the door contact
+    assert set(outcomes) == {Outcome.DONE}
+
+
+def test_a_sleeping_device_reports_at_its_contacts(world, thermometer):
+    world.send(thermometer, Observe(TEMPERATURE))
+    world.advance(6 * 3600)
+    contacts = {at for name, at, what in world.diary.entries if name == "contact" and what == thermometer}
+    sent = {at for name, at, what in world.diary.entries if name == "observed" and what[0].device_id == thermometer}
+    assert sent
+    assert sent <= contacts
+
+
+def test_a_sleeping_device_whose_update_came_early_does_not_report_when_it_was_due(world, thermometer):
+    world.send(thermometer, Observe(TEMPERATURE))
+    world.advance(HALF_A_DAY - 60)
+    world.simulator.update(thermometer)
+    spoke_at = {at for name, at, _ in world.diary.entries if name in {"contact", "updated", "registered"}}
+    world.advance(120)
+    spoke_at |= set(world.diary.times("contact"))
+    assert set(world.diary.times("observed")) <= spoke_at - {world.diary.times("registered")[0] + HALF_A_DAY * 1000}
+
+
+def test_an_auto_observable_resource_is_sent_unasked(world):
+    world.simulator.start(6)
+    values = [world.value(world.id_of("door-contact-01"), DOOR)]
+    world.advance(24 * 3600)
+    values += world.diary.values(DOOR)
+    assert len(values) >= 5
+    assert all(before != after for before, after in pairwise(values))
+    assert {o.path for o in world.diary.observations()} == {DOOR}
+
+
+def test_a_new_device_sends_nothing_before_something_changes(world):
+    device_id = world.add(door={"value": "0", "auto_observable": True})
+    world.simulator.update(device_id)
+    world.advance(3600)
+    assert world.diary.observations() == []
+
+
+def test_a_rejecting_or_silent_device_keeps_its_rhythm(world, station):
+    world.send(station, Observe(TEMPERATURE))
+    world.simulator.set_behaviour(station, answer="silent")
+    world.advance(600)
+    assert world.diary.values(TEMPERATURE)
+
+
+def test_execution_leaves_observations_alone(world, station):
+    world.send(station, Observe(TEMPERATURE))
+    world.send(station, Execute("/3/0/4", Content(b"")))
+    world.advance(600)
+    assert world.diary.values(TEMPERATURE)
+
+
+def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
+    device_id = world.add(queue_mode=True, temperature={"writable": True})
+    world.simulator.set_behaviour(device_id, latency_seconds=30)
+    answers = world.send_all(device_id, Write(TEMPERATURE, Content(b"1")))
+    world.advance(30)
+    assert [answer.outcome for answer in answers] == [Outcome.DONE]
+
+
+def test_a_day_of_twelve_observed_devices_takes_little_time(world):
+    world.simulator.start(12)
+    for state in world.simulator.list_states():
+        for resource in state.resources:
+            if resource.observable:
+                assert world.send(state.id, Observe(resource.path)).outcome is Outcome.DONE
+    begin = time.perf_counter()
+    world.advance(24 * 3600)
+    assert time.perf_counter() - begin < 5
+    assert {o.device_id for o in world.diary.observations()} == {state.id for state in world.simulator.list_states()}
