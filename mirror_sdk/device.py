@@ -1,0 +1,306 @@
+"""A device as the mirror shows it, and the list of devices of the directory; both readable in a notebook.
+
+Source: specification 1.3, 2.1, 2.2 and E1; wire.md 1 and 6.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, overload
+
+from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.values import Value, ValueKind, decode
+from mirror_sdk.wire import device_object as wire_object
+from mirror_sdk.wire._model import write_timestamp
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.paths import parse_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedValue:
+    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds."""
+
+    value: Value
+    reported_at: datetime | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredValue:
+    """The last value requested to be written, and what became of the write.
+
+    ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
+    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending.
+    """
+
+    value: Value
+    status: DesiredStatus | None
+    desired_at: datetime | None
+    status_updated_at: datetime | None
+    requested_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
+
+    ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
+    same object instance goes before the declared one.
+    """
+
+    path: str
+    label: str
+    unit: str
+    subscribed: bool
+    reported: ReportedValue | None
+    desired: DesiredValue | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceObject:
+    """The mirror of one device at ``created_at``; a mapping of resource path to resource.
+
+    ``updated_at`` is the device's last registration event, ``last_reported_at`` and ``last_desired_at`` are the newest
+    over all resources. Times are UTC; a time the service did not give is ``None``.
+    """
+
+    device_id: str
+    endpoint_name: str | None
+    created_at: datetime
+    updated_at: datetime | None
+    last_reported_at: datetime | None
+    last_desired_at: datetime | None
+    resources: Mapping[str, Resource]
+
+    @classmethod
+    def from_wire(cls, wire: wire_object.DeviceObject) -> DeviceObject:
+        """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
+
+        Source: wire.md 1.
+        """
+        units = _units_by_instance(wire.resources)
+        return cls(
+            device_id=wire.device_id,
+            endpoint_name=wire.endpoint_name,
+            created_at=wire.created_at,
+            updated_at=wire.updated_at,
+            last_reported_at=wire.last_reported_at,
+            last_desired_at=wire.last_desired_at,
+            resources={state.resource_path: _resource(state, units) for state in wire.resources},
+        )
+
+    def __getitem__(self, path: str) -> Resource:
+        """The resource of this path.
+
+        Raises:
+            KeyError: The device never introduced it; the message lists close paths.
+        """
+        try:
+            return self.resources[path]
+        except KeyError:
+            raise KeyError(f"{self.device_id} has no resource {path!r}; {_closest(path, self.resources)}") from None
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.resources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.resources)
+
+    def __len__(self) -> int:
+        return len(self.resources)
+
+    def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
+        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``."""
+        from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a device object is not
+
+        return state_frame([self], raw=raw, taken_at=self.created_at)
+
+    def __repr__(self) -> str:
+        resources = self.resources.values()
+        reported = sum(resource.reported is not None for resource in resources)
+        pending = sum(_is_pending(resource) for resource in resources)
+        return (
+            f"<DeviceObject {self.device_id} endpoint_name={self.endpoint_name!r} resources={len(resources)} "
+            f"reported={reported} pending={pending} created_at={write_timestamp(self.created_at)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        resources = self.resources.values()
+        empty = all(resource.reported is None and resource.desired is None for resource in resources)
+        return (
+            f"<div {_CARD}><strong>{escape(self.endpoint_name or self.device_id)}</strong> "
+            f"<code>{escape(self.device_id)}</code>"
+            f"<div {_DIM}>last registration event {_instant(self.updated_at)} · "
+            f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
+            f"as of {_instant(self.created_at)}</div>"
+            f"{_EMPTY_MIRROR if empty else ''}"
+            f"{_table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
+        )
+
+
+class DeviceList(Sequence[Device]):
+    """Devices of the directory, in its order; a slice is a device list again."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self._devices = tuple(devices)
+
+    @overload
+    def __getitem__(self, index: int) -> Device: ...
+    @overload
+    def __getitem__(self, index: slice) -> DeviceList: ...
+    def __getitem__(self, index: int | slice) -> Device | DeviceList:
+        if isinstance(index, slice):
+            return DeviceList(self._devices[index])
+        return self._devices[index]
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    @property
+    def ids(self) -> list[str]:
+        """The device ids, in order."""
+        return [device.id for device in self._devices]
+
+    def by_name(self, name: str) -> Device:
+        """The one device with this endpoint name.
+
+        Raises:
+            KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
+        """
+        found = [device for device in self._devices if device.endpoint_name == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(device.id for device in found)
+            raise KeyError(f"{len(found)} devices have the endpoint name {name!r}; choose one by its id: {ids}")
+        names = [device.endpoint_name for device in self._devices]
+        raise KeyError(f"no device has the endpoint name {name!r}; {_closest(name, names)}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The directory as a table, one row per device; see ``directory_frame``."""
+        from mirror_sdk.frames import directory_frame  # noqa: PLC0415 - pandas is an extra, a device list is not
+
+        return directory_frame(self)
+
+    def __repr__(self) -> str:
+        return f"<DeviceList of {len(self)} devices>"
+
+    def _repr_html_(self) -> str:
+        count = f"<div {_DIM}>{len(self)} devices</div>"
+        return f"<div {_CARD}>{_table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
+
+
+def _units_by_instance(states: Iterable[wire_object.ResourceState]) -> dict[str, str]:
+    """The unit each object instance names in its resource 5701, by the path of the instance (``/3303/0``)."""
+    suffix = f"/{SENSOR_UNITS}"
+    values = {
+        state.resource_path.removesuffix(suffix): _reported(state)
+        for state in states
+        if state.resource_path.endswith(suffix)
+    }
+    return {
+        instance: str(reported.value.python)
+        for instance, reported in values.items()
+        if reported is not None and reported.value.kind is ValueKind.TEXT
+    }
+
+
+def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Resource:
+    path = state.resource_path
+    definition = lookup(path)
+    unit = definition.unit if definition else ""
+    if definition is not None and definition.resource_id in IN_SENSOR_UNITS:
+        parts = parse_path(path)
+        unit = units.get(f"/{parts.object_id}/{parts.instance_id}", unit)
+    return Resource(
+        path=path,
+        label=definition.label if definition else "",
+        unit=unit,
+        subscribed=state.subscribed,
+        reported=_reported(state),
+        desired=_desired(state),
+    )
+
+
+def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
+    reported = state.reported
+    if reported.value is None:
+        return None
+    value = decode(reported.value, reported.content_type, state.resource_path)
+    return ReportedValue(value, reported.reported_at, reported.expires_at)
+
+
+def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
+    desired = state.desired
+    if desired.value is None:
+        return None
+    # E1 does not say in which content type a desired value was written.
+    value = decode(desired.value, None, state.resource_path)
+    return DesiredValue(value, desired.status, desired.desired_at, desired.status_updated_at, desired.requested_at)
+
+
+def _is_pending(resource: Resource) -> bool:
+    return resource.desired is not None and resource.desired.status is DesiredStatus.PENDING
+
+
+def _closest(wanted: str, known: Iterable[str]) -> str:
+    every = list(known)
+    close = difflib.get_close_matches(wanted, every, n=3, cutoff=0.4)
+    return f"close to it: {', '.join(close)}" if close else f"none of the {len(every)} known ones is close to it"
+
+
+# Only theme variables and transparency: the cards are read on light and on dark pages.
+_CARD = 'style="color: var(--jp-ui-font-color1, inherit)"'
+_DIM = 'style="opacity: 0.65"'
+_CELL = 'style="text-align: left"'
+_NO_VALUE_YET = f"<span {_DIM}>no value yet</span>"
+_EMPTY_MIRROR = (
+    "<div><em>no value yet</em>: the mirror shows what a read, a write, a subscription or auto-observation brought"
+    "</div>"
+)
+_MAX_SHOWN = 80
+_RESOURCE_COLUMNS = ("path", "label", "reported", "reported at", "desired", "status", "subscribed")
+_DEVICE_COLUMNS = ("endpoint name", "device id", "type", "state", "updated at")
+
+
+def _instant(instant: datetime | None, missing: str = "never") -> str:
+    return missing if instant is None else write_timestamp(instant)
+
+
+def _shown(value: Value, unit: str) -> str:
+    text = str(value)
+    if len(text) > _MAX_SHOWN:
+        text = f"{text[: _MAX_SHOWN - 1]}…"
+    return escape(f"{text} {unit}" if unit and value.kind is ValueKind.NUMBER else text)
+
+
+def _resource_cells(resource: Resource) -> tuple[str, ...]:
+    reported, desired = resource.reported, resource.desired
+    return (
+        f"<code>{escape(resource.path)}</code>",
+        escape(resource.label),
+        _shown(reported.value, resource.unit) if reported else _NO_VALUE_YET,
+        _instant(reported.reported_at, "") if reported else "",
+        _shown(desired.value, resource.unit) if desired else "",
+        desired.status.name.lower() if desired and desired.status is not None else "",
+        "yes" if resource.subscribed else "no",
+    )
+
+
+def _device_cells(device: Device) -> tuple[str, ...]:
+    texts = (device.endpoint_name, device.id, device.endpoint_type or "", device.state, _instant(device.updated_at))
+    return tuple(map(escape, texts))
+
+
+def _table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    head = "".join(f'<th scope="col" {_CELL}>{column}</th>' for column in columns)
+    body = "".join("<tr>" + "".join(f"<td {_CELL}>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,335 @@
+"""Tables of what the mirror holds, for pandas. A pyarrow schema defines each table: its columns, types and order.
+
+Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds.
+
+Source: specification 2.2; wire.md 1 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Literal
+
+import pandas as pd
+import pyarrow as pa
+from pandas.api.types import infer_dtype
+
+from mirror_sdk.device import DeviceObject, Resource
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import NO_VALUE, Value, ValueKind
+from mirror_sdk.wire._model import write_timestamp
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.paths import PathParts, check_pattern, matches, parse_path
+
+_CATEGORY = pa.dictionary(pa.int32(), pa.string())
+_INSTANT = pa.timestamp("ms", tz="UTC")
+_CATEGORIES = b"categories"
+
+
+def _fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
+    """A column whose categories are always these, in this order, whatever occurs in it."""
+    arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
+    return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
+
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", _CATEGORY),
+        pa.field("endpoint_name", _CATEGORY),
+        pa.field("path", _CATEGORY),
+        pa.field("object_id", pa.int32()),
+        pa.field("instance_id", pa.int32()),
+        pa.field("resource_id", pa.int32()),
+        pa.field("label", _CATEGORY),
+        pa.field("unit", _CATEGORY),
+        pa.field("reported_num", pa.float64()),
+        pa.field("reported_text", pa.string()),
+        pa.field("reported_bool", pa.bool_()),
+        _fixed_category("value_kind", [kind.value for kind in ValueKind]),
+        pa.field("reported_at", _INSTANT),
+        pa.field("fresh_until", _INSTANT),
+        pa.field("desired_num", pa.float64()),
+        pa.field("desired_text", pa.string()),
+        pa.field("desired_bool", pa.bool_()),
+        _fixed_category("desired_status", [status.name.lower() for status in DesiredStatus], ordered=True),
+        pa.field("requested_at", _INSTANT),
+        pa.field("desired_at", _INSTANT),
+        pa.field("subscribed", pa.bool_()),
+    ]
+)
+"""The state table without its raw columns."""
+
+STATE_RAW_SCHEMA = pa.schema(
+    [*STATE_SCHEMA, pa.field("reported_raw", pa.binary()), pa.field("desired_raw", pa.binary())]
+)
+"""The state table with ``raw=True``."""
+
+DIRECTORY_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", pa.string()),
+        pa.field("endpoint_name", pa.string()),
+        pa.field("endpoint_type", _CATEGORY),
+        pa.field("state", _CATEGORY),
+        pa.field("queue_mode", pa.bool_()),
+        pa.field("created_at", _INSTANT),
+        pa.field("updated_at", _INSTANT),
+    ]
+)
+"""The table of devices."""
+
+_PANDAS_DTYPES: Mapping[pa.DataType, object] = {
+    pa.int32(): pd.Int32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(),
+}
+
+_WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", "string": "string"}
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> PathParts | tuple[None, None, None, None]:
+    try:
+        return parse_path(path)
+    except ValueError:
+        return (None, None, None, None)
+
+
+def _reported(resource: Resource) -> Value:
+    return resource.reported.value if resource.reported else NO_VALUE
+
+
+def _desired(resource: Resource) -> Value:
+    return resource.desired.value if resource.desired else NO_VALUE
+
+
+def _num(value: Value) -> float | None:
+    return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
+
+
+def _text(value: Value) -> str | None:
+    return str(value) if value.kind in (ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK) else None
+
+
+def _bool(value: Value) -> bool | None:
+    return value.python if isinstance(value.python, bool) else None
+
+
+def _status(resource: Resource) -> str | None:
+    status = resource.desired.status if resource.desired else None
+    return None if status is None else status.name.lower()
+
+
+_RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
+    "path": lambda resource: resource.path,
+    "object_id": lambda resource: _parts(resource.path)[0],
+    "instance_id": lambda resource: _parts(resource.path)[1],
+    "resource_id": lambda resource: _parts(resource.path)[2],
+    "label": lambda resource: resource.label or None,
+    "unit": lambda resource: resource.unit or None,
+    "reported_num": lambda resource: _num(_reported(resource)),
+    "reported_text": lambda resource: _text(_reported(resource)),
+    "reported_bool": lambda resource: _bool(_reported(resource)),
+    "value_kind": lambda resource: _reported(resource).kind.value,
+    "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
+    "fresh_until": lambda resource: resource.reported and resource.reported.expires_at,
+    "desired_num": lambda resource: _num(_desired(resource)),
+    "desired_text": lambda resource: _text(_desired(resource)),
+    "desired_bool": lambda resource: _bool(_desired(resource)),
+    "desired_status": _status,
+    "requested_at": lambda resource: resource.desired and resource.desired.requested_at,
+    "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
+    "subscribed": lambda resource: resource.subscribed,
+    "reported_raw": lambda resource: _reported(resource).raw,
+    "desired_raw": lambda resource: _desired(resource).raw,
+}
+
+
+def state_frame(
+    devices: Iterable[DeviceObject],
+    *,
+    paths: Sequence[str] | None = None,
+    raw: bool = False,
+    taken_at: datetime,
+    server: str = "",
+) -> pd.DataFrame:
+    """The state table: one row per device and resource, in the order of the devices and their resources.
+
+    Args:
+        devices: Device objects; each is read once and not kept.
+        paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
+        raw: Whether the payloads stand in ``reported_raw`` and ``desired_raw``.
+        taken_at: The instant the table shows, with its time zone.
+        server: Where the state was read from.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        device_id       category             the device
+        endpoint_name   category             its endpoint name
+        path            category             resource path
+        object_id       Int32                first number of the path; NA for a path that is none
+        instance_id     Int32                second number
+        resource_id     Int32                third number
+        label           category             object and resource name; NA where nothing declares one
+        unit            category             of the two ``_num`` columns: resource 5701, else declared
+        reported_num    Float64              a number, rounded to the nearest float past 2**53
+        reported_text   string               a text, an object link, or a time in RFC 3339
+        reported_bool   boolean              a boolean
+        value_kind      category             what was reported: one of ``ValueKind``
+        reported_at     datetime64[ms, UTC]  when the value came from the device
+        fresh_until     datetime64[ms, UTC]  until when the device said it holds
+        desired_num     Float64              as ``reported_num``, of the value last asked for
+        desired_text    string               as ``reported_text``
+        desired_bool    boolean              as ``reported_bool``
+        desired_status  category             ordered: pending < success < failure
+        requested_at    datetime64[ms, UTC]  when the write was asked for
+        desired_at      datetime64[ms, UTC]  the same while pending, then that of the status update
+        subscribed      boolean              whether the device accepted a subscription
+        reported_raw    object               payload (bytes), with ``raw=True`` only
+        desired_raw     object               payload (bytes), with ``raw=True`` only
+        ==============  ===================  ===========================================================
+
+        Opaque values stand in the raw columns alone. ``attrs["mirror"]`` holds ``taken_at`` (RFC 3339), ``devices``
+        (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
+
+    Raises:
+        ValueRefused: ``taken_at`` is naive, or ``paths`` is one text or has a ``*`` that is not at its end.
+
+    Source: specification 2.2; wire.md 1.
+    """
+    if taken_at.tzinfo is None:
+        raise ValueRefused(f"taken_at={taken_at} has no time zone; give one with taken_at.replace(tzinfo=UTC)")
+    patterns = _checked_patterns(paths)
+    schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
+    columns: dict[str, list[object]] = {name: [] for name in schema.names}
+    device_count = 0
+    for device in devices:
+        device_count += 1
+        resources = [resource for resource in device.resources.values() if _matches_any(patterns, resource.path)]
+        columns["device_id"].extend([device.device_id] * len(resources))
+        columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
+        for name, read in _RESOURCE_COLUMNS.items():
+            if name in columns:
+                columns[name].extend(map(read, resources))
+    frame = _frame(columns, schema)
+    frame.attrs["mirror"] = {
+        "taken_at": write_timestamp(taken_at),
+        "devices": device_count,
+        "complete": True,
+        "server": server,
+    }
+    return frame
+
+
+def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
+    """The table of devices, one row per device, in order.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        device_id       string               the device
+        endpoint_name   string               its endpoint name
+        endpoint_type   category             its endpoint type
+        state           category             registered or deregistered
+        queue_mode      boolean              whether it sleeps between contacts
+        created_at      datetime64[ms, UTC]  when the directory took it in
+        updated_at      datetime64[ms, UTC]  when its entry last changed
+        ==============  ===================  ===========================================================
+
+    Source: wire.md 6.
+    """
+    rows = list(devices)
+    columns = {name: [getattr(device, name) for device in rows] for name in DIRECTORY_SCHEMA.names[1:]}
+    return _frame({"device_id": [device.id for device in rows], **columns}, DIRECTORY_SCHEMA)
+
+
+def value_column(frame: pd.DataFrame, of: Literal["reported", "desired"] = "reported") -> pd.Series:
+    """One column of readable values out of the three typed ones of a state table.
+
+    Returns:
+        An object series of ``float``, ``bool`` and ``str``, named ``value``; ``NA`` where there is no value or an
+        opaque one.
+    """
+    values = pd.Series(pd.NA, index=frame.index, dtype=object, name="value")
+    for kind in ("num", "bool", "text"):
+        typed = frame[f"{of}_{kind}"]
+        values = values.mask(typed.notna(), typed.astype(object))
+    return values
+
+
+def wide(
+    frame: pd.DataFrame, *, columns: Literal["path", "label"] = "path", of: Literal["reported", "desired"] = "reported"
+) -> pd.DataFrame:
+    """A state table with one row per device and one column per resource.
+
+    Args:
+        frame: A state table.
+        columns: What names the columns. A label that stands for several paths has the path after it, and a resource
+            without a label is named by its path.
+        of: Which value is shown.
+
+    Returns:
+        A frame with the index ``device_id`` in the order of the table; columns of numbers are ``Float64``, of booleans
+        ``boolean``, of texts ``string``, mixed ones ``object``. ``attrs`` are those of the table.
+
+    Raises:
+        ValueRefused: The table has a device's resource more than once, as after concatenating two snapshots.
+    """
+    keys = frame[["device_id", "path"]].astype(object)
+    if keys.duplicated().any():
+        raise ValueRefused(
+            "the table has a device's resource more than once; keep one snapshot, or the newest row of each with "
+            'frame.sort_values("reported_at").drop_duplicates(["device_id", "path"], keep="last")'
+        )
+    names = keys["path"] if columns == "path" else _label_names(frame)
+    cells = keys.assign(name=names, value=value_column(frame, of))
+    table = cells.pivot(index="device_id", columns="name", values="value")
+    table = table.reindex(index=keys["device_id"].unique(), columns=names.unique())
+    table = table.astype({name: _WIDE_DTYPES.get(infer_dtype(table[name], skipna=True), "object") for name in table})
+    table = table.rename_axis(index="device_id", columns=None)
+    table.attrs = dict(frame.attrs)
+    return table
+
+
+def _label_names(frame: pd.DataFrame) -> pd.Series:
+    path, label = frame["path"].astype(object), frame["label"].astype(object)
+    ambiguous = path.groupby(label).transform("nunique") > 1
+    return label.mask(ambiguous, label + " " + path).mask(label.isna(), path)
+
+
+def _checked_patterns(paths: Sequence[str] | None) -> Sequence[str] | None:
+    if isinstance(paths, str):
+        raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
+    try:
+        return paths if paths is None else [check_pattern(pattern) for pattern in paths]
+    except ValueError as exc:
+        raise ValueRefused(f"paths: {exc}") from exc
+
+
+def _matches_any(patterns: Sequence[str] | None, path: str) -> bool:
+    return patterns is None or any(matches(pattern, path) for pattern in patterns)
+
+
+def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
+    if not field.metadata:
+        return pa.array(values, type=field.type)
+    categories = field.metadata[_CATEGORIES].decode().split()
+    index_of = {None: None} | {category: index for index, category in enumerate(categories)}
+    indices = pa.array([index_of[value] for value in values], type=field.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, categories, ordered=field.type.ordered)
+
+
+def _frame(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pd.DataFrame:
+    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    return frame

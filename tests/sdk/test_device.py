@@ -1,0 +1,209 @@
+import base64
+import copy
+import pickle
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+
+from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.values import ValueKind
+from mirror_sdk.wire import device_object as wire
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.directory import Device
+
+AT = "2026-11-20T12:37:55.576Z"
+LATER = "2026-11-20T12:38:55.576Z"
+
+
+def state(path, reported=None, desired=None, *, subscribed=False, content_type="text/plain"):
+    def value(raw):
+        return base64.b64encode(raw).decode()
+
+    return {
+        "resource_path": path,
+        "subscribed": subscribed,
+        "reported": {}
+        if reported is None
+        else {"value": value(reported), "content_type": content_type, "reported_at": AT, "expires_at": LATER},
+        "desired": {}
+        if desired is None
+        else {"value": value(desired), "status": 0, "desired_at": AT, "requested_at": AT},
+    }
+
+
+def device_object(*resources, device_id="015f00", endpoint_name="sensor-1", **members):
+    body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": AT, "resources": resources}
+    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body | members))
+
+
+def directory_device(number, name, **members):
+    body = {"id": f"id-{number}", "endpoint_name": name, "state": "registered", "created_at": AT, "updated_at": AT}
+    return Device.model_validate(body | members)
+
+
+class Cells(HTMLParser):
+    """The text of every table cell, row by row, and every tag."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.rows, self.tags, self._cell = [], [], False
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def test_reported_and_desired_values_are_typed():
+    device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), updated_at=LATER, last_reported_at=AT)
+    resource = device["/3311/0/5851"]
+    at = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
+    assert (resource.label, resource.unit, resource.subscribed) == ("Light Control · Dimmer", "%", True)
+    assert (resource.reported.value.python, resource.reported.reported_at) == (40, at)
+    assert resource.reported.expires_at == device.updated_at == at.replace(minute=38)
+    assert (resource.desired.value.python, resource.desired.status) == (60, DesiredStatus.PENDING)
+    assert (resource.desired.requested_at, resource.desired.status_updated_at) == (at, None)
+    assert (device.last_reported_at, device.last_desired_at) == (at, None)
+
+
+def test_before_the_first_value_there_is_none():
+    resource = device_object(state("/3303/0/5700"))["/3303/0/5700"]
+    assert (resource.reported, resource.desired) == (None, None)
+
+
+def test_a_payload_that_is_not_what_its_path_declares_is_opaque():
+    device = device_object(state("/3303/0/5700", b"\xff", b"warm"), state("/not/a/path", b"1"))
+    assert device["/3303/0/5700"].reported.value.kind is ValueKind.OPAQUE
+    assert device["/3303/0/5700"].desired.value.python == b"warm"
+    assert device["/not/a/path"].reported.value.python == "1"
+
+
+def test_a_desired_opaque_value_is_not_taken_for_base64():
+    assert device_object(state("/5/0/0", desired=b"AAE="))["/5/0/0"].desired.value.python == b"AAE="
+
+
+def test_the_unit_a_device_names_holds_for_its_object_instance_only():
+    device = device_object(
+        state("/3303/0/5700", b"21"), state("/3303/0/5701", b"Cel"), state("/3303/0/5605"), state("/3303/1/5700", b"21")
+    )
+    assert [device[path].unit for path in device] == ["Cel", "", "", ""]
+
+
+def test_an_unreadable_unit_is_no_unit():
+    device = device_object(state("/3303/0/5700", b"21"), state("/3303/0/5701", b"\xff"))
+    assert device["/3303/0/5700"].unit == ""
+
+
+def test_a_device_object_is_a_mapping_of_paths():
+    device = device_object(state("/3303/0/5700"), state("/3/0/0"))
+    assert list(device) == ["/3303/0/5700", "/3/0/0"]
+    assert len(device) == 2
+    assert "/3/0/0" in device
+    assert "/3/0/1" not in device
+
+
+def test_an_unknown_path_lists_close_ones():
+    device = device_object(state("/3303/0/5700"), state("/3303/0/5701"), state("/1/2/3"))
+    with pytest.raises(KeyError, match=r"'/3303/0/5702'.*close to it: .*/3303/0/5701") as missing:
+        device["/3303/0/5702"]
+    assert "/1/2/3" not in str(missing.value)
+
+
+def test_an_unknown_path_of_an_empty_device_says_so():
+    with pytest.raises(KeyError, match="none of the 0 known ones"):
+        device_object()["/3303/0/5700"]
+
+
+def test_a_device_object_survives_copy_and_pickle():
+    device = device_object(state("/3311/0/5851", b"40", b"60"))
+    assert pickle.loads(pickle.dumps(device)) == copy.deepcopy(device) == device
+
+
+def test_its_repr_is_one_line_with_its_counts():
+    shown = repr(device_object(state("/3311/0/5851", b"40", b"60"), state("/3/0/0"), endpoint_name="a\nb"))
+    assert shown.count("\n") == 0
+    assert all(part in shown for part in ("015f00", "resources=2", "reported=1", "pending=1", AT))
+
+
+def test_the_card_shows_a_row_for_each_resource():
+    device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), state("/3/0/0"))
+    header, dimmer, manufacturer = Cells(device._repr_html_()).rows
+    assert header == ["path", "label", "reported", "reported at", "desired", "status", "subscribed"]
+    assert dimmer == ["/3311/0/5851", "Light Control · Dimmer", "40 %", AT, "60 %", "pending", "yes"]
+    assert manufacturer == ["/3/0/0", "Device · Manufacturer", "no value yet", "", "", "", "no"]
+
+
+@pytest.mark.parametrize("resources", [[], [state("/3303/0/5700")]])
+def test_the_card_of_an_empty_mirror_says_why(resources):
+    card = device_object(*resources)._repr_html_()
+    reason = "the mirror shows what a read, a write, a subscription or auto-observation brought"
+    assert reason in card
+    assert reason not in device_object(*resources, state("/3/0/0", b"x"))._repr_html_()
+
+
+def test_the_cards_escape_whatever_a_device_says():
+    attack = "<script>alert(1)</script>"
+    device = device_object(
+        state(f"/{attack}", attack.encode(), attack.encode()),
+        state("/3303/0/5700", b"1"),
+        state("/3303/0/5701", b"<img>"),
+        device_id=attack,
+        endpoint_name=attack,
+    )
+    listed = DeviceList([directory_device(attack, attack, endpoint_type=attack, state=attack)])
+    for card in (device._repr_html_(), listed._repr_html_()):
+        assert {"script", "img"}.isdisjoint(Cells(card).tags)
+        assert "&lt;script&gt;" in card
+
+
+def test_the_cards_are_deterministic_and_bring_no_colours_of_their_own():
+    listed = DeviceList([directory_device(1, "sensor-1")])
+    device = device_object(state("/3311/0/5851", b"40", b"60"))
+    for shown in (listed, device):
+        assert shown._repr_html_() == shown._repr_html_()
+        assert not re.search(r"background|#[0-9a-f]{3}\b|\b(white|black)\b", shown._repr_html_())
+
+
+def test_a_long_value_is_cut_in_the_card_only():
+    device = device_object(state("/3/0/0", b"x" * 5000))
+    assert len(Cells(device._repr_html_()).rows[1][2]) == 80
+    assert len(device["/3/0/0"].reported.value.python) == 5000
+
+
+DEVICES = DeviceList([directory_device(number, f"sensor-{number}") for number in range(4)])
+
+
+def test_a_slice_of_a_device_list_is_a_device_list():
+    assert isinstance(DEVICES[1:3], DeviceList)
+    assert DEVICES[1:3].ids == ["id-1", "id-2"]
+    assert DEVICES[-1].id == "id-3"
+    assert len(DEVICES) == 4
+    assert [device.id for device in DEVICES] == DEVICES.ids
+
+
+def test_a_device_is_found_by_its_name():
+    assert DEVICES.by_name("sensor-2").id == "id-2"
+    with pytest.raises(KeyError, match=r"'sensr-2'.*close to it: .*sensor-2"):
+        DEVICES.by_name("sensr-2")
+
+
+def test_a_name_that_two_devices_have_is_refused_with_their_ids():
+    twins = DeviceList([directory_device(1, "twin"), directory_device(2, "twin")])
+    with pytest.raises(KeyError, match=r"2 devices.*id-1, id-2"):
+        twins.by_name("twin")
+
+
+def test_the_card_of_a_device_list_has_a_row_for_each_device():
+    rows = Cells(DEVICES[:1]._repr_html_()).rows
+    assert rows[0] == ["endpoint name", "device id", "type", "state", "updated at"]
+    assert rows[1][:4] == ["sensor-0", "id-0", "", "registered"]
+    assert repr(DEVICES) == "<DeviceList of 4 devices>"

@@ -1,0 +1,290 @@
+import base64
+import inspect
+import re
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk import frames
+from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames import (
+    DIRECTORY_SCHEMA,
+    STATE_RAW_SCHEMA,
+    STATE_SCHEMA,
+    directory_frame,
+    state_frame,
+    value_column,
+    wide,
+)
+from mirror_sdk.values import ValueKind
+from mirror_sdk.wire import device_object as wire
+from mirror_sdk.wire.directory import Device
+
+TAKEN_AT = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
+
+
+def resource(path, reported=None, desired=None, *, content_type="text/plain", status=0, subscribed=False):
+    def value(raw):
+        return base64.b64encode(raw).decode()
+
+    body = {"resource_path": path, "subscribed": subscribed, "reported": {}, "desired": {}}
+    if reported is not None:
+        body["reported"] = {
+            "value": value(reported),
+            "content_type": content_type,
+            "reported_at": TAKEN_AT,
+            "expires_at": TAKEN_AT + timedelta(seconds=60),
+        }
+    if desired is not None:
+        later = TAKEN_AT + timedelta(seconds=1)
+        body["desired"] = {"value": value(desired), "status": status, "desired_at": later, "requested_at": TAKEN_AT}
+    return body
+
+
+def device(*resources, device_id="015f00", endpoint_name="sensor-1"):
+    body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": TAKEN_AT, "resources": resources}
+    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
+
+
+EVERY_KIND = device(
+    resource("/3303/0/5700", b"21.5", subscribed=True),
+    resource("/3303/0/5701", b"Cel"),
+    resource("/3311/0/5850", b"1", b"0", status=1),
+    resource("/3/0/13", b"1700000000"),
+    resource("/3/0/22", b"3303:0"),
+    resource("/3303/0/5602", b"hot"),
+    resource("/3308/0/5900", None, b"22"),
+)
+
+
+def state(*devices, **options):
+    return state_frame(devices, taken_at=TAKEN_AT, **options)
+
+
+def documented_columns(function):
+    rows = re.findall(r"^ *(\w+)  +(\S.*?)  +\S", inspect.getdoc(function), flags=re.MULTILINE)
+    return [(name, dtype) for name, dtype in rows if name != "column"]
+
+
+def dtypes(frame):
+    """Column and dtype; pandas 2 adds the storage to the name of its string dtype."""
+    return [(name, str(dtype).partition("[python")[0]) for name, dtype in frame.dtypes.items()]
+
+
+@pytest.mark.parametrize("devices", [[], [device()], [EVERY_KIND]])
+def test_the_state_table_is_the_documented_one_also_when_it_is_empty(devices):
+    documented = documented_columns(state_frame)
+    assert [name for name, _ in documented] == STATE_RAW_SCHEMA.names
+    assert dtypes(state(*devices, raw=True)) == documented
+    assert dtypes(state(*devices)) == documented[: len(STATE_SCHEMA)]
+
+
+def test_every_column_of_a_schema_is_filled_by_a_reader_of_its_own():
+    per_device = {"device_id", "endpoint_name"}
+    assert per_device | set(frames._RESOURCE_COLUMNS) == set(STATE_RAW_SCHEMA.names)
+
+
+def test_the_value_is_split_by_kind():
+    rows = state(EVERY_KIND).set_index("path")
+    assert rows["value_kind"].tolist() == ["number", "text", "boolean", "time", "objlink", "opaque", "none"]
+    assert rows["reported_num"].dropna().to_dict() == {"/3303/0/5700": 21.5}
+    assert rows["reported_bool"].dropna().to_dict() == {"/3311/0/5850": True}
+    assert rows["reported_text"].dropna().to_dict() == {
+        "/3303/0/5701": "Cel",
+        "/3/0/13": "2023-11-14T22:13:20.000Z",
+        "/3/0/22": "3303:0",
+    }
+    assert rows["desired_num"].dropna().to_dict() == {"/3308/0/5900": 22.0}
+    assert rows["desired_bool"].dropna().to_dict() == {"/3311/0/5850": False}
+
+
+def test_times_are_where_they_belong():
+    rows = state(EVERY_KIND).set_index("path")
+    light, set_point = rows.loc["/3311/0/5850"], rows.loc["/3308/0/5900"]
+    assert light["reported_at"] == TAKEN_AT
+    assert light["fresh_until"] == TAKEN_AT + timedelta(seconds=60)
+    assert (light["requested_at"], light["desired_at"]) == (TAKEN_AT, TAKEN_AT + timedelta(seconds=1))
+    assert pd.isna(set_point["reported_at"])
+
+
+def test_the_path_is_taken_apart_and_explained():
+    first = state(EVERY_KIND).iloc[0]
+    assert [first[name] for name in ("object_id", "instance_id", "resource_id")] == [3303, 0, 5700]
+    assert (first["label"], first["unit"], first["subscribed"]) == ("Temperature · Sensor Value", "Cel", True)
+
+
+def test_what_nothing_declares_is_missing():
+    row = state(device(resource("odd", b"1"), endpoint_name=None)).iloc[0]
+    assert row[["endpoint_name", "object_id", "instance_id", "resource_id", "label", "unit"]].isna().all()
+    assert row["reported_text"] == "1"
+
+
+def test_the_desired_status_is_ordered_and_all_categories_are_always_there():
+    frame = state(device(*(resource(f"/3308/{n}/5900", None, b"1", status=n) for n in (2, 0, 1))))
+    assert frame["desired_status"].sort_values().tolist() == ["pending", "success", "failure"]
+    for empty_or_not in (frame, state()):
+        assert empty_or_not["desired_status"].cat.ordered
+        assert empty_or_not["desired_status"].cat.categories.tolist() == ["pending", "success", "failure"]
+        assert empty_or_not["value_kind"].cat.categories.tolist() == list(ValueKind)
+
+
+def test_raw_columns_hold_the_payloads_as_they_came():
+    frame = state(device(resource("/3303/0/5700", b"\xff", b"x"), resource("/3/0/0")), raw=True)
+    assert frame["reported_raw"].tolist() == [b"\xff", None]
+    assert frame["desired_raw"].tolist() == [b"x", None]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["/3303/0/5700", "/3311/0/5850", "/3/0/13", "/5/0/0", "/5/0/13", "/9/9/9", "?"]),
+            st.none() | st.binary(),
+            st.none() | st.binary(),
+            st.sampled_from(["text/plain", "application/octet-stream", "x"]),
+        ),
+        unique_by=lambda row: row[0],
+    )
+)
+def test_no_payload_breaks_a_frame(rows):
+    resources = [resource(path, reported, desired, content_type=ct) for path, reported, desired, ct in rows]
+    frame = state(device(*resources), raw=True)
+    assert frame["path"].tolist() == [path for path, *_ in rows]
+    assert frame["reported_raw"].tolist() == [reported for _, reported, *_ in rows]
+    assert dtypes(frame) == dtypes(state(raw=True))
+
+
+def test_the_longest_integer_fits_the_column_of_floats():
+    largest = 2**64 - 1
+    frame = state(device(resource("/5/0/13", str(largest).encode())))
+    assert frame["reported_num"].tolist() == [float(largest)]
+
+
+def test_hundreds_of_devices_keep_their_order():
+    fleet = (
+        device(resource("/3303/0/5700", str(n).encode()), resource("/3/0/0"), device_id=f"id-{n}") for n in range(700)
+    )
+    frame = state_frame(fleet, taken_at=TAKEN_AT)
+    assert len(frame) == 1400
+    assert frame["device_id"].unique().tolist() == [f"id-{n}" for n in range(700)]
+    assert frame["reported_num"].dropna().tolist() == list(range(700))
+    assert frame.attrs["mirror"]["devices"] == 700
+
+
+def test_paths_choose_rows_but_every_device_counts():
+    frame = state(EVERY_KIND, device(device_id="other"), paths=["/3303/0/5700", "/3311/*"])
+    assert frame["path"].tolist() == ["/3303/0/5700", "/3311/0/5850"]
+    assert frame.attrs["mirror"]["devices"] == 2
+    assert state(EVERY_KIND, paths=[]).empty
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"taken_at": TAKEN_AT.replace(tzinfo=None)}, ["taken_at", "time zone", "replace(tzinfo=UTC)"]),
+        ({"taken_at": TAKEN_AT, "paths": "/3303/*"}, ["paths=['/3303/*']"]),
+        ({"taken_at": TAKEN_AT, "paths": ["/*/0"]}, ["paths", "/*/0", "only at the end"]),
+    ],
+)
+def test_bad_options_are_refused_with_the_cure(options, words):
+    with pytest.raises(ValueRefused) as refused:
+        state_frame([EVERY_KIND], **options)
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_what_a_frame_is_based_on_travels_into_parquet_and_back(tmp_path):
+    frame = state(EVERY_KIND, raw=True, server="http://127.0.0.1:8080")
+    assert frame.attrs["mirror"] == {
+        "taken_at": "2026-11-20T12:37:55.576Z",
+        "devices": 1,
+        "complete": True,
+        "server": "http://127.0.0.1:8080",
+    }
+    frame.to_parquet(tmp_path / "state.parquet")
+    again = pd.read_parquet(tmp_path / "state.parquet")
+    pd.testing.assert_frame_equal(again, frame)
+    assert again.attrs == frame.attrs
+
+
+def test_a_device_object_makes_its_own_frame():
+    pd.testing.assert_frame_equal(EVERY_KIND.to_frame(raw=True), state(EVERY_KIND, raw=True))
+
+
+def test_a_frame_can_be_written_to():
+    frame = state(EVERY_KIND)
+    frame.loc[0, "reported_num"] = 5.0
+    frame.loc[0, "reported_at"] = TAKEN_AT + timedelta(days=1)
+    assert (frame.loc[0, "reported_num"], frame.loc[0, "reported_at"]) == (5.0, TAKEN_AT + timedelta(days=1))
+
+
+def test_the_schema_has_the_types_of_the_frame():
+    table = pa.Table.from_pandas(state(EVERY_KIND, raw=True), preserve_index=False)
+    assert table.schema.names == STATE_RAW_SCHEMA.names
+    for field in STATE_RAW_SCHEMA:
+        is_category = pa.types.is_dictionary(field.type)
+        assert is_category == pa.types.is_dictionary(table.schema.field(field.name).type)
+        assert is_category or table.schema.field(field.name).type in (field.type, pa.large_string())
+
+
+def test_one_readable_column_of_values():
+    reported, desired = value_column(state(EVERY_KIND)), value_column(state(EVERY_KIND), "desired")
+    assert reported.name == "value"
+    assert reported.dropna().tolist() == [21.5, "Cel", True, "2023-11-14T22:13:20.000Z", "3303:0"]
+    assert reported.isna().tolist() == [False] * 5 + [True] * 2
+    assert desired.dropna().tolist() == [False, 22.0]
+    assert value_column(state()).dtype == object
+
+
+def test_wide_has_a_row_for_each_device_and_a_column_for_each_path():
+    other = device(resource("/3303/0/5700", b"7"), resource("/9/0/1"), device_id="a")
+    table = wide(state(EVERY_KIND, other))
+    assert table.index.tolist() == ["015f00", "a"]
+    assert table.index.name == "device_id"
+    assert table.columns.tolist() == [*EVERY_KIND, "/9/0/1"]
+    assert table["/3303/0/5700"].tolist() == [21.5, 7.0]
+    assert (table["/3303/0/5700"].dtype, table["/3311/0/5850"].dtype) == ("Float64", "boolean")
+    assert table["/3303/0/5701"].dtype == "string"
+    assert table.attrs["mirror"]["devices"] == 2
+    assert wide(state(EVERY_KIND), of="desired")["/3308/0/5900"].tolist() == [22.0]
+
+
+def test_wide_by_label_tells_instances_apart():
+    paths = ("/3303/0/5700", "/3303/1/5700", "/3304/0/5700", "/9/0/1")
+    table = wide(state(device(*(resource(path, b"1") for path in paths))), columns="label")
+    assert table.columns.tolist() == [
+        "Temperature · Sensor Value /3303/0/5700",
+        "Temperature · Sensor Value /3303/1/5700",
+        "Humidity · Sensor Value",
+        "/9/0/1",
+    ]
+
+
+@pytest.mark.parametrize("columns", ["path", "label"])
+def test_wide_of_nothing_is_empty(columns):
+    table = wide(state(), columns=columns)
+    assert table.shape == (0, 0)
+    assert table.index.name == "device_id"
+
+
+def test_wide_refuses_two_snapshots_in_one_table():
+    frame = pd.concat([state(EVERY_KIND), state(EVERY_KIND)])
+    with pytest.raises(ValueRefused, match="drop_duplicates"):
+        wide(frame)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_the_directory_is_a_table_too(count):
+    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
+    devices = DeviceList(
+        Device.model_validate(body | {"id": f"id-{n}", "endpoint_name": f"sensor-{n}"}) for n in range(count)
+    )
+    frame = devices.to_frame()
+    assert dtypes(frame) == documented_columns(directory_frame)
+    assert frame.columns.tolist() == DIRECTORY_SCHEMA.names
+    assert frame["device_id"].tolist() == devices.ids
+    assert frame["queue_mode"].tolist() == [True] * count
+    assert frame["created_at"].tolist() == [TAKEN_AT] * count

@@ -1,0 +1,243 @@
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import Value, ValueKind, decode, encode
+
+FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
+STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/3/0/22", "/5/0/0", "/3/0/4"
+DIMMER, UNDECLARED = "/3311/0/5851", "/27000/0/1"
+PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, DIMMER, UNDECLARED, "no path"]
+
+whole_seconds = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
+links = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
+declared_values = st.one_of(
+    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.just(INTEGER), st.integers(-(2**63), 2**63 - 1)),
+    st.tuples(st.just(UNSIGNED), st.integers(0, 2**64 - 1)),
+    st.tuples(st.just(DIMMER), st.integers(0, 100)),
+    st.tuples(st.just(BOOLEAN), st.booleans()),
+    st.tuples(st.just(STRING), st.text()),
+    st.tuples(st.just(UNDECLARED), st.text()),
+    st.tuples(st.just(TIME), whole_seconds),
+    st.tuples(st.just(OBJLINK), links),
+    st.tuples(st.just(OPAQUE), st.binary()),
+    st.tuples(st.just(UNDECLARED), st.binary()),
+)
+
+
+@given(declared_values)
+def test_what_is_encoded_decodes_to_the_same_value_and_type(case):
+    path, value = case
+    raw, content_type = encode(value, path)
+    decoded = decode(raw, content_type, path)
+    assert decoded.python == value
+    assert type(decoded.python) is type(value)
+    assert (decoded.raw, decoded.content_type) == (raw, content_type)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_written_without_an_exponent(value):
+    payload, _ = encode(value, FLOAT)
+    assert set(payload) <= set(b"-.0123456789")
+
+
+@given(st.binary())
+def test_opaque_bytes_survive_as_base64_text(value):
+    payload, content_type = encode(value, OPAQUE, "text/plain")
+    assert content_type == "text/plain"
+    assert decode(payload, "text/plain", OPAQUE).python == value
+
+
+@given(
+    st.none() | st.binary(),
+    st.none() | st.text() | st.sampled_from(["text/plain", "text/plain;charset=utf-8", "application/octet-stream"]),
+    st.sampled_from(PATHS) | st.text(),
+)
+def test_decode_never_raises_and_never_loses_the_payload(raw, content_type, path):
+    value = decode(raw, content_type, path)
+    assert (value.raw, value.content_type) == (raw, content_type)
+    assert (value.kind is ValueKind.NONE) == (raw is None) == (value.python is None)
+    assert isinstance(str(value), str)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "kind", "python"),
+    [
+        (b"21.5", FLOAT, ValueKind.NUMBER, 21.5),
+        (b"-1.5E2", FLOAT, ValueKind.NUMBER, -150.0),
+        (b"21", FLOAT, ValueKind.NUMBER, 21.0),
+        (b"-7", INTEGER, ValueKind.NUMBER, -7),
+        (b"101", DIMMER, ValueKind.NUMBER, 101),
+        (b"1", BOOLEAN, ValueKind.BOOLEAN, True),
+        (b"0", BOOLEAN, ValueKind.BOOLEAN, False),
+        (b"000012300007", UNDECLARED, ValueKind.TEXT, "000012300007"),
+        (b"", STRING, ValueKind.TEXT, ""),
+        (b"-1", TIME, ValueKind.TIME, datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (b"65535:65535", OBJLINK, ValueKind.OBJLINK, "65535:65535"),
+        (b"AAE=", OPAQUE, ValueKind.OPAQUE, b"\x00\x01"),
+    ],
+)
+def test_text_is_read_as_the_declared_type(raw, path, kind, python):
+    value = decode(raw, "text/plain", path)
+    assert (value.kind, value.python) == (kind, python)
+    assert type(value.python) is type(python)
+
+
+NOT_NUMBERS = [
+    *("nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1e-999", "1e1000", "1" * 400, "0." + "0" * 400 + "1"),
+    *("1_000", "0x10", "1,5", "1.", ".5", ".", "-", "+", "--1", "1e", "1e+", "1.5.2", "True"),
+    *("", " 21", "21 ", "21\n", "1\n2", "\t21", "2 1", "21\x00", "\u0663", "\uff12\uff11", "\u00bd", "\u221221"),
+]
+
+
+@pytest.mark.parametrize("path", [FLOAT, INTEGER, UNSIGNED, TIME])
+@pytest.mark.parametrize("text", NOT_NUMBERS)
+def test_what_is_not_strictly_a_number_stays_opaque(text, path):
+    raw = text.encode()
+    assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (b"21.0", INTEGER),
+        (str(2**63).encode(), INTEGER),
+        (b"-1", UNSIGNED),
+        (str(2**64).encode(), UNSIGNED),
+        (b"true", BOOLEAN),
+        (b"01", BOOLEAN),
+        (b"99999999999999", TIME),
+        (b"1700000000.5", TIME),
+        (b"65536:0", OBJLINK),
+        (b"3303", OBJLINK),
+        (b"3303:0\n", OBJLINK),
+        (b"AA", OPAQUE),
+        (b"A A E =", OPAQUE),
+        (b"1", EXECUTABLE),
+        (b"\xff\xfe", STRING),
+        (b"\xff\xfe", UNDECLARED),
+    ],
+)
+def test_what_is_not_of_the_declared_type_stays_opaque(raw, path):
+    assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain;charset=utf-8", 'TEXT/PLAIN; Charset="UTF-8"', "text/plain; q=1", None]
+)
+def test_parameters_of_the_content_type_do_not_matter(content_type):
+    assert decode(b"21.5", content_type, FLOAT).python == 21.5
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/octet-stream", "application/vnd.oma.lwm2m+tlv", "text/plain;charset=utf-16", "text/html", "", "42"],
+)
+def test_other_content_types_are_opaque(content_type):
+    assert decode(b"21.5", content_type, FLOAT) == Value(ValueKind.OPAQUE, b"21.5", b"21.5", content_type)
+
+
+def test_an_opaque_resource_without_content_type_is_not_taken_for_base64():
+    assert decode(b"AAE=", None, OPAQUE).python == b"AAE="
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "payload"),
+    [
+        (np.float32(1.5), FLOAT, b"1.5"),
+        (np.float64(21.5), FLOAT, b"21.5"),
+        (np.int64(7), FLOAT, b"7"),
+        (np.uint8(50), DIMMER, b"50"),
+        (50.0, DIMMER, b"50"),
+        (np.bool_(True), BOOLEAN, b"1"),
+        (np.str_("Europe/Zurich"), STRING, b"Europe/Zurich"),
+        (True, UNDECLARED, b"1"),
+        (-7, UNDECLARED, b"-7"),
+        (1e22, UNDECLARED, b"10000000000000000000000"),
+        ("", UNDECLARED, b""),
+        (datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=1))), TIME, b"3600"),
+        (pd.Timestamp("1970-01-01T01:00", tz="UTC"), TIME, b"3600"),
+    ],
+)
+def test_values_are_written_as_text(value, path, payload):
+    assert encode(value, path) == (payload, "text/plain")
+
+
+NAIVE = datetime(2026, 11, 20, 12)
+NOT_WRITABLE = {
+    FLOAT: [math.nan, math.inf, True, "21.5", None, b"1", 1j, Fraction(1, 2), np.longdouble(1), pd.NA],
+    INTEGER: [1.5, 2**63, 1e300, math.nan, True, "1", None, np.array([1, 2]), pd.Series([1, 2])],
+    UNSIGNED: [-1, 2**64],
+    DIMMER: [-1, 101, 100.5, False],
+    BOOLEAN: [1, 0, "1", np.int8(1)],
+    STRING: [1, b"x", "\ud800", NAIVE],
+    TIME: [NAIVE, NAIVE.replace(tzinfo=UTC, microsecond=1), 1700000000, pd.NaT, pd.Timestamp(1, unit="ns", tz="UTC")],
+    OBJLINK: ["3303", "65536:0", 3303, "\u0663:1"],
+    OPAQUE: ["AAE=", 1],
+    EXECUTABLE: ["", 1],
+    UNDECLARED: [math.nan, None, NAIVE, 2**65, np.datetime64("2026-01-01", "ns"), np.array(1), [1]],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "path"), [(value, path) for path, values in NOT_WRITABLE.items() for value in values], ids=repr
+)
+def test_wrong_values_are_refused_with_the_path(value, path):
+    with pytest.raises(ValueRefused, match=path):
+        encode(value, path)
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "words"),
+    [
+        (120, DIMMER, [DIMMER, "Light Control · Dimmer", "whole number from 0 to 100", "120", "in this range"]),
+        (NAIVE, TIME, ["Device · Current Time", "aware datetime", "value.replace(tzinfo=UTC)"]),
+        ("on", BOOLEAN, ["Light Control · On/Off", "boolean", "'on'", "True or False"]),
+        ("x", EXECUTABLE, ["Device · Reboot", "execute it"]),
+        (2**65, UNDECLARED, ["66 bits", "64 are the most", "give a float"]),
+    ],
+)
+def test_a_refusal_says_what_is_expected_and_the_cure(value, path, words):
+    with pytest.raises(ValueRefused) as refused:
+        encode(value, path)
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_an_integer_too_long_for_python_to_print_is_refused_too():
+    with pytest.raises(ValueRefused, match="16610 bits"):
+        encode(10**5000, FLOAT)
+
+
+def test_a_read_only_resource_is_left_to_the_device():
+    assert encode(21.5, "/3303/0/5700") == (b"21.5", "text/plain")
+
+
+def test_bytes_are_octets_and_may_be_a_payload_already_written():
+    tlv = "application/vnd.oma.lwm2m+tlv"
+    assert encode(b"\x00", UNDECLARED) == (b"\x00", "application/octet-stream")
+    assert encode(b"\x00", FLOAT, tlv) == (b"\x00", tlv)
+    with pytest.raises(ValueRefused, match="give bytes, or leave content_type out"):
+        encode(21.5, FLOAT, tlv)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "shown"),
+    [
+        (None, FLOAT, ""),
+        (b"21.5", FLOAT, "21.5"),
+        (b"1", BOOLEAN, "true"),
+        (b"0", BOOLEAN, "false"),
+        (b"0", TIME, "1970-01-01T00:00:00.000Z"),
+        (b"\xff\x00", UNDECLARED, "2 bytes ff 00"),
+    ],
+)
+def test_values_are_shown_for_people(raw, path, shown):
+    assert str(decode(raw, "text/plain", path)) == shown
