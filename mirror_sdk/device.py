@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReportedValue:
     """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds."""
 
@@ -32,8 +32,11 @@ class ReportedValue:
     reported_at: datetime | None
     expires_at: datetime | None
 
+    def __repr__(self) -> str:
+        return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DesiredValue:
     """The last value requested to be written, and what became of the write.
 
@@ -47,8 +50,12 @@ class DesiredValue:
     status_updated_at: datetime | None
     requested_at: datetime | None
 
+    def __repr__(self) -> str:
+        status = "" if self.status is None else f" {self.status.name}"
+        return f"<DesiredValue {self.value}{status}{_at(self.desired_at)}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Resource:
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
@@ -62,6 +69,13 @@ class Resource:
     subscribed: bool
     reported: ReportedValue | None
     desired: DesiredValue | None
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
+
+
+def _at(instant: datetime | None) -> str:
+    return "" if instant is None else f" at {write_timestamp(instant)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -268,7 +282,7 @@ _EMPTY_MIRROR = (
 )
 _MAX_SHOWN = 80
 _RESOURCE_COLUMNS = ("path", "label", "reported", "reported at", "desired", "status", "subscribed")
-_DEVICE_COLUMNS = ("endpoint name", "device id", "type", "state", "updated at")
+_DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at")
 
 
 def _instant(instant: datetime | None, missing: str = "never") -> str:
@@ -296,8 +310,9 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 
 
 def _device_cells(device: Device) -> tuple[str, ...]:
-    texts = (device.endpoint_name, device.id, device.endpoint_type or "", device.state, _instant(device.updated_at))
-    return tuple(map(escape, texts))
+    queue_mode = "yes" if device.queue_mode else "no"
+    about = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
+    return tuple(map(escape, (*about, _instant(device.updated_at))))
 
 
 def _table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:

@@ -61,6 +61,11 @@ def _measured(path: str, model: Model, period_seconds: int = 60) -> ResourceRule
     return ResourceRule(path, model=model, period_seconds=period_seconds, observable=True)
 
 
+def _unit(instance: str, unit: str) -> ResourceRule:
+    """The unit of an object instance's values, as the device tells it in resource 5701."""
+    return ResourceRule(f"{instance}/5701", unit, observable=True)
+
+
 SERIAL_NUMBER_PATH = "/3/0/2"
 
 _BATTERY = _measured("/3/0/9", models.battery_level, 3600)
@@ -86,7 +91,9 @@ KINDS: tuple[DeviceKind, ...] = (
         "TH-100",
         _BATTERY,
         _measured("/3303/0/5700", models.indoor_temperature),
+        _unit("/3303/0", "Cel"),
         _measured("/3304/0/5700", models.indoor_humidity),
+        _unit("/3304/0", "%RH"),
         queue_mode=True,
     ),
     _kind(
@@ -94,9 +101,13 @@ KINDS: tuple[DeviceKind, ...] = (
         "WeatherStation",
         "WS-200",
         _measured("/3301/0/5700", models.light_level, 300),
+        _unit("/3301/0", "lx"),
         _measured("/3303/0/5700", models.outdoor_temperature),
+        _unit("/3303/0", "Cel"),
         _measured("/3304/0/5700", models.outdoor_humidity),
+        _unit("/3304/0", "%RH"),
         _measured("/3315/0/5700", models.air_pressure, 300),
+        _unit("/3315/0", "hPa"),
     ),
     _kind(
         "light",
@@ -134,9 +145,11 @@ KINDS: tuple[DeviceKind, ...] = (
         "Thermostat",
         "TS-600",
         _measured("/3303/0/5700", models.heated_temperature),
+        _unit("/3303/0", "Cel"),
         ResourceRule(
             "/3308/0/5900", model=models.set_point, observable=True, writable=True, accepts=number_within(5, 35)
         ),
+        _unit("/3308/0", "Cel"),
     ),
 )
 """Simulated devices are of these kinds in turn."""

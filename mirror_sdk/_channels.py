@@ -1,0 +1,297 @@
+"""Reading the notification log over HTTP, and waiting for what it brings. Source: wire.md 4.
+
+Whoever waits reads: there is no thread behind a client. Of all threads that wait for an answer one reads for all; when
+it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Protocol, Self, TypeVar
+
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._cursor import NOTHING, Batch, LogCursor
+from mirror_sdk._inbox import Expectation, Inbox, Unreadable
+from mirror_sdk._operations import Operation
+from mirror_sdk.errors import CompatibilityWarning, GapWarning, MirrorError
+from mirror_sdk.events import Event, read_events
+from mirror_sdk.wire.notifications import AsyncResponse
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+T = TypeVar("T")
+
+STALE_AFTER_SECONDS = 60.0
+ERRORS_KEPT = 100
+
+_log = logging.getLogger(__name__)
+
+
+class Send(Protocol):
+    """Sends an operation and reads its answer."""
+
+    def __call__(self, operation: Operation[T], /) -> T: ...
+
+
+def utc_now() -> datetime:
+    """The present, aware."""
+    return datetime.now(UTC)
+
+
+class LogReader:
+    """Reads the log from a position of its own.
+
+    Args:
+        send: Sends the polls.
+        after: Position to go on from; without one, :meth:`go_to_end` finds it.
+        clock: Seconds, for the pauses after failures.
+        sleep: Waits that many seconds, or less.
+        backoff: How long those pauses are.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        *,
+        after: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._send = send
+        self._cursor = LogCursor(after, backoff or Backoff())
+        self._clock = clock
+        self._sleep = sleep
+        self._resume_at = clock()
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it has a position."""
+        return self._cursor.seq is not None
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self._cursor.last_failure
+
+    def go_to_end(self) -> None:
+        """Take the present end of the log as the position: what comes after this call will be read.
+
+        Raises:
+            MirrorError: The end could not be asked for.
+        """
+        self._cursor.answered(self._send(self._cursor.opening_poll()))
+
+    def read(self, hold_seconds: float) -> Batch:
+        """Wait for what follows the position, at most so long; pause instead while a failure is too fresh.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        pause_seconds = self._resume_at - self._clock()
+        if pause_seconds > 0:
+            self._sleep(min(pause_seconds, hold_seconds))
+            return NOTHING
+        try:
+            poll = self._send(self._cursor.next_poll(hold_seconds))
+        except MirrorError as error:
+            batch, delay_seconds = self._cursor.failed(error)
+            self._resume_at = self._clock() + delay_seconds
+            return batch
+        return self._cursor.answered(poll)
+
+
+class AnswerPump:
+    """Waits for answers to device requests, for any number of threads, with one poll at a time."""
+
+    def __init__(self, reader: LogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._inbox = inbox
+        self._clock = clock
+        self._turn = threading.Condition()
+        self._is_reading = False
+        self._last_read_at = clock()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self._reader.last_failure
+
+    def expect(self, async_id: str) -> Expectation:
+        """The place for an answer; to be taken before the request is sent.
+
+        Raises:
+            MirrorError: The position from which to wait for it could not be found.
+        """
+        with self._turn:
+            # A reader that has lost its position is about to find it; a second search could skip what came between.
+            self._turn.wait_for(lambda: self._reader.is_placed or not self._is_reading, DEFAULT_HOLD_SECONDS)
+            if not self._is_reading and self._is_stale():
+                self._reader.go_to_end()
+                self._last_read_at = self._clock()
+            return self._inbox.expect(async_id)
+
+    def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
+        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+
+        Raises:
+            MirrorError: A failure that waiting would not mend.
+        """
+        deadline = self._clock() + timeout_seconds
+        remaining_seconds = timeout_seconds
+        while self._get_turn(expectation, remaining_seconds):
+            try:
+                self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+            finally:
+                self._end_turn()
+            remaining_seconds = deadline - self._clock()
+            if remaining_seconds <= 0:
+                break
+        return expectation.answer
+
+    def _is_stale(self) -> bool:
+        """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
+        idle_seconds = self._clock() - self._last_read_at
+        return not self._reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self._inbox.is_idle)
+
+    def _get_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
+        """Whether this thread reads now; ``False`` when its answer came, or its time is over while another reads."""
+        with self._turn:
+            self._turn.wait_for(lambda: expectation.answer is not None or not self._is_reading, timeout_seconds)
+            if expectation.answer is not None or self._is_reading:
+                return False
+            self._is_reading = True
+            return True
+
+    def _read(self, hold_seconds: float) -> None:
+        batch = self._reader.read(hold_seconds)
+        with self._turn:
+            self._inbox.feed(batch.entries)
+            self._last_read_at = self._clock()
+        warn_of(batch)
+
+    def _end_turn(self) -> None:
+        with self._turn:
+            self._is_reading = False
+            self._turn.notify_all()
+
+
+def warn_of(batch: Batch) -> None:
+    """Say aloud what was lost and what was not understood."""
+    if batch.gap is not None:
+        missing = (
+            "all before this moment" if batch.gap.first_seq is None else f"{batch.gap.first_seq}-{batch.gap.last_seq}"
+        )
+        warnings.warn(
+            f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
+            GapWarning,
+            stacklevel=2,
+        )
+    for key in sorted({entry.key for entry in batch.entries if isinstance(entry.body, Unreadable)}):
+        warnings.warn(
+            f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, stacklevel=2
+        )
+
+
+def iterate_events(
+    reader: LogReader,
+    *,
+    timeout_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = utc_now,
+) -> Iterator[Event]:
+    """Events as they come, until none came for so long; the time the taker spends on them does not count.
+
+    Raises:
+        MirrorError: A failure that asking again would not mend, or that was still there when the time was over.
+    """
+    deadline = clock() + timeout_seconds
+    while (remaining_seconds := deadline - clock()) > 0:
+        batch = reader.read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+        events = list(read_events(batch, now()))
+        warn_of(batch)
+        yield from events
+        if events:
+            deadline = clock() + timeout_seconds
+    if reader.last_failure is not None:
+        raise reader.last_failure
+
+
+class Watch:
+    """Calls back for each event, from a thread of its own, until it is stopped.
+
+    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept,
+    and the watch goes on. A failure that asking again would not mend ends it, logged and kept as well.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        callback: Callable[[Event], object],
+        wants: Callable[[Event], bool],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._callback = callback
+        self._wants = wants
+        self._now = now
+        self._stopped = threading.Event()
+        self._calling = threading.RLock()
+        self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._reader = LogReader(send, sleep=self._stopped.wait)
+        self._reader.go_to_end()
+        self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still calls back."""
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """What went wrong, oldest first; the newest 100 are kept."""
+        return tuple(self._errors)
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End it. No call begins after this returns; one that runs is given ``timeout`` seconds to end.
+
+        The thread ends with its open poll, after half a minute at most.
+        """
+        self._stopped.set()
+        if self._calling.acquire(timeout=timeout):
+            self._calling.release()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
+        except Exception as error:
+            # A client that is closed under an open poll fails it: after a stop that is no news.
+            if not self._stopped.is_set():
+                _log.exception("a watch ended")
+                self._errors.append(error)
+
+    def _deliver(self, batch: Batch) -> None:
+        for event in filter(self._wants, read_events(batch, self._now())):
+            with self._calling:
+                if self._stopped.is_set():
+                    return
+                try:
+                    self._callback(event)
+                except Exception as error:
+                    _log.exception("the callback of a watch failed")
+                    self._errors.append(error)

@@ -1,0 +1,488 @@
+"""The synchronous client: it sends operations and waits for answers, and knows nothing else of the interface."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
+
+import httpx
+
+from mirror_sdk import _operations
+from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events, utc_now
+from mirror_sdk._inbox import Inbox
+from mirror_sdk._sender import Sender
+from mirror_sdk.config import Settings
+from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device_request import DeviceRequest
+from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.events import Event, event_filter
+from mirror_sdk.values import PythonValue, encode
+from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_TIMEOUT_SECONDS = 30.0
+DEFAULT_IDLE_SECONDS = 60.0
+
+
+class MirrorClient:
+    """A device state mirror, as one application sees it. Any number of threads may use one client at once.
+
+    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
+    :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
+    A device id or a path that cannot be one is a ``ValueError`` before anything is sent.
+
+    Args:
+        base_url: Address of the service; without a scheme it is https, and http for a loopback address.
+        api_key: Access key of the application.
+        timeout: Seconds without progress after which an HTTP request fails.
+        transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
+
+    Raises:
+        ConfigError: The address or the key cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        settings = Settings.of(base_url, api_key)
+        self.base_url = settings.base_url
+        self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
+        self._send = self._sender.send
+        self._pump = AnswerPump(LogReader(self._send), Inbox())
+        self._watches: WeakSet[Watch] = WeakSet()
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> Self:
+        """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
+
+        Raises:
+            ConfigError: Something is missing or cannot be used.
+
+        Source: specification 5.2.
+        """
+        settings = Settings.load(base_url, api_key)
+        return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
+
+    def close(self) -> None:
+        """Stop all watches and close the connections; the client cannot be used after this."""
+        for watch in list(self._watches):
+            watch.stop()
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<MirrorClient {self.base_url}>"
+
+    def is_healthy(self) -> bool:
+        """Whether the service is up and says so."""
+        try:
+            self._send(_operations.get_health())
+        except (ConnectionFailed, ServerError):
+            return False
+        return True
+
+    # Devices
+
+    def list_devices(
+        self,
+        *,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        id: str | None = None,  # noqa: A002 - the directory's own name for it
+        filters: Mapping[str, object] | None = None,
+        limit: int | None = None,
+    ) -> DeviceList:
+        """The devices of the directory that match all of what is given.
+
+        Args:
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            id: Device id.
+            filters: Other conditions, with an operator behind the field, such as
+                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``.
+                Operators are ``eq neq in nin gte lte``.
+            limit: How many at most; ``None`` gives all, whatever number of pages that takes.
+
+        Raises:
+            BadRequest: There is no such filter; the message lists the known ones.
+            ValueError: A time in ``filters`` has no zone.
+
+        Source: wire.md 6.
+        """
+        plain = {"state": state, "endpoint_type": endpoint_type, "endpoint_name": endpoint_name, "id": id}
+        conditions = {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
+        return DeviceList(islice(self._each_device(conditions, limit), limit))
+
+    def get_device(self, device_id: str) -> DeviceObject:
+        """The device object: reported and desired values of every resource, with their times.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: specification E1; wire.md 1.
+        """
+        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id)))
+
+    def get_directory_device(self, device_id: str) -> Device:
+        """The device as the directory lists it.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: wire.md 6.
+        """
+        return self._send(_operations.get_directory_device(device_id))
+
+    def list_resources(self, device_id: str) -> list[EndpointResource]:
+        """The resources a device has now, and which of them can be observed.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: wire.md 6.
+        """
+        return self._send(_operations.list_resources(device_id))
+
+    def state_frame(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+    ) -> pd.DataFrame:
+        """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+
+        Args:
+            devices: Devices or their ids; ``None`` takes all of the directory.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            raw: Whether the raw payloads are columns too.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueRefused: A pattern is not one.
+        """
+        try:
+            from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a client is not
+        except ImportError as exc:
+            raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc
+        if isinstance(devices, str):
+            raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
+        chosen = self.list_devices() if devices is None else devices
+        objects = [self.get_device(device if isinstance(device, str) else device.id) for device in chosen]
+        # The oldest, so that no row is older than the table says it is.
+        taken_at = min((one.created_at for one in objects), default=utc_now())
+        return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=self.base_url)
+
+    # Device requests
+
+    def begin_read(
+        self,
+        device_id: str,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> DeviceRequest:
+        """Ask a device for the value of a resource, without waiting for it.
+
+        Args:
+            device_id: The device.
+            path: The resource path, such as ``/3303/0/5700``.
+            accept: Content type wished for.
+            expiry_seconds: For how long the request may wait for the device; the service's default is 2 hours, and
+                3 days for a device in queue mode.
+            async_id: Identity of the request, made here by default. The same one may be given again for the same
+                request: it is queued once.
+
+        Raises:
+            NotFound: There is no such device.
+            BadRequest: The service does not take the request.
+            Conflict: ``async_id`` belongs to another request.
+            LimitExceeded: Too many requests wait for this device.
+            ValueError: An argument cannot be sent; the message names it.
+
+        Source: specification E2; wire.md 2.
+        """
+        return self._begin("GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept)
+
+    def begin_write(
+        self,
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> DeviceRequest:
+        """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
+
+        Arguments and errors as for :meth:`begin_read`, and:
+
+        Raises:
+            ValueRefused: The value does not go with what is declared for the path.
+
+        Source: specification E2, 3.1; wire.md 2.
+        """
+        payload, content_type = encode(value, path, content_type)
+        return self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+        )
+
+    def begin_execute(
+        self,
+        device_id: str,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> DeviceRequest:
+        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
+
+        Source: wire.md 2.
+        """
+        return self._begin(
+            "POST",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=None if argument is None else argument.encode(),
+            content_type=None if argument is None else "text/plain",
+        )
+
+    def read_value(
+        self,
+        device_id: str,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> PythonValue | None:
+        """The value a device has now, as a Python value.
+
+        Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
+        """
+        request = self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
+        return request.result(timeout).python
+
+    def write_value(
+        self,
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a device take a value; returns when it has.
+
+        Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
+        """
+        request = self.begin_write(device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds)
+        request.result(timeout)
+
+    def execute(
+        self,
+        device_id: str,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a device execute a resource; returns when it has.
+
+        Arguments and errors as for :meth:`begin_execute` and :meth:`DeviceRequest.result`.
+        """
+        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(timeout)
+
+    # Subscriptions
+
+    def subscribe(self, device_id: str, path: str) -> None:
+        """Subscribe one resource; lost when the device makes a full registration.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: wire.md 3.
+        """
+        self._send(_operations.put_subscription(device_id, path))
+
+    def unsubscribe(self, device_id: str, path: str) -> None:
+        """End the subscription of one resource. Source: wire.md 3."""
+        self._send(_operations.delete_subscription(device_id, path))
+
+    def is_subscribed(self, device_id: str, path: str) -> bool:
+        """Whether this application subscribed the resource. Source: wire.md 3."""
+        return self._send(_operations.get_subscription(device_id, path))
+
+    def list_subscriptions(self, device_id: str) -> list[str]:
+        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3."""
+        return self._send(_operations.list_subscriptions(device_id))
+
+    def delete_subscriptions(self, device_id: str) -> None:
+        """End all subscriptions this application has of a device. Source: wire.md 3."""
+        self._send(_operations.delete_subscriptions(device_id))
+
+    def get_presubscriptions(self) -> list[PresubscriptionRule]:
+        """The presubscription rules of this application, in their order. Source: wire.md 3."""
+        return self._send(_operations.get_presubscriptions())
+
+    def put_presubscriptions(
+        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool = False
+    ) -> None:
+        """Replace all presubscription rules; none at all clears them.
+
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            apply_now: Whether devices that are registered now are checked as well, not only at their next
+                registration or registration update.
+
+        Raises:
+            BadRequest: The service does not take a rule.
+            ValueError: A rule cannot be sent; the message names what is wrong with it.
+
+        Source: specification E3, 3.3; wire.md 3.
+        """
+        self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
+
+    def delete_presubscriptions(self) -> None:
+        """Remove all presubscription rules. Source: wire.md 3."""
+        self._send(_operations.delete_presubscriptions())
+
+    # Events
+
+    def events(
+        self, *, timeout: float = DEFAULT_IDLE_SECONDS, limit: int | None = None, after: int | None = None
+    ) -> Iterator[Event]:
+        """Events as they come, from the moment of this call on; each iterator has its own position in the log.
+
+        Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
+
+        Args:
+            timeout: Seconds without any event after which the iteration ends.
+            limit: How many events at most.
+            after: Number of an entry (``Event.seq``) to go on behind, instead of at the end of the log. All entries
+                of one message carry the number of its last one.
+
+        Raises:
+            MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
+
+        Source: specification 6; wire.md 4.
+        """
+        reader = LogReader(self._send, after=after)
+        if after is None:
+            reader.go_to_end()
+        return islice(iterate_events(reader, timeout_seconds=timeout), limit)
+
+    def watch(
+        self,
+        callback: Callable[[Event], object],
+        *,
+        paths: Collection[str] | None = None,
+        device_ids: Collection[str] | None = None,
+    ) -> Watch:
+        """Call back for each event from now on, on a thread of its own, until the watch is stopped.
+
+        Args:
+            callback: Takes an event. What it raises is logged and kept in ``Watch.errors``.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            device_ids: Only events of these devices. Gaps and unknown entries are always told.
+
+        Raises:
+            TypeError: A single text was given where a list of texts belongs.
+
+        Source: wire.md 4.
+        """
+        watch = Watch(self._send, callback, event_filter(paths, device_ids))
+        self._watches.add(watch)
+        return watch
+
+    def delete_poll_channel(self) -> None:
+        """End the long-polling channel of this application and every poll that is open. Source: wire.md 4."""
+        self._send(_operations.delete_poll_channel())
+
+    def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
+        after: str | None = None
+        while True:
+            page = self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            yield from page.data
+            after = _operations.next_page_after(page)
+            if after is None:
+                return
+
+    def _begin(
+        self,
+        method: Method,
+        device_id: str,
+        path: str,
+        *,
+        expiry_seconds: int | None,
+        async_id: str | None,
+        accept: str | None = None,
+        payload: bytes | None = None,
+        content_type: str | None = None,
+    ) -> DeviceRequest:
+        identity = async_id or uuid.uuid4().hex
+        operation = _operations.place_device_request(
+            device_id,
+            identity,
+            method=method,
+            path=path,
+            payload=payload,
+            content_type=content_type,
+            accept=accept,
+            expiry_seconds=expiry_seconds,
+        )
+        issued_at = utc_now()
+        expectation = self._pump.expect(identity)
+        self._send(operation)
+        return DeviceRequest(
+            async_id=identity,
+            device_id=device_id,
+            path=path,
+            method=method,
+            issued_at=issued_at,
+            expiry_seconds=expiry_seconds,
+            _expectation=expectation,
+            _pump=self._pump,
+        )

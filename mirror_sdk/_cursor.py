@@ -1,0 +1,85 @@
+"""A reader's own position in the notification log: what to ask next, and what an answer or a failure means for it.
+
+Nothing in here waits or does I/O. Source: wire.md 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror_sdk import _operations
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._operations import Gap, Operation, Poll
+from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+
+CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
+_OPENING_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one look into the log gave.
+
+    Attributes:
+        entries: In the order of their message, which lists them by kind.
+        seq: Number of the last entry. The wire tells it for a whole message, not for each entry.
+        gap: What was lost before these entries.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    seq: int | None = None
+    gap: Gap | None = None
+
+
+NOTHING = Batch()
+
+
+class LogCursor:
+    """The position. Failures that may pass leave it where it is, so that nothing is lost by them.
+
+    Attributes:
+        seq: Number of the last entry that was read; ``None`` until the end of the log is known.
+        last_failure: Why the last poll failed; ``None`` when it did not.
+    """
+
+    def __init__(self, seq: int | None, backoff: Backoff) -> None:
+        self.seq = seq
+        self.last_failure: MirrorError | None = None
+        self._backoff = backoff
+
+    def opening_poll(self) -> Operation[Poll]:
+        """Ask where the log ends."""
+        return _operations.poll_log(None, hold_seconds=0, attempts=_OPENING_ATTEMPTS)
+
+    def next_poll(self, hold_seconds: float) -> Operation[Poll]:
+        """Ask for what follows the position, or for the position while there is none."""
+        return _operations.poll_log(self.seq, hold_seconds=0 if self.seq is None else hold_seconds)
+
+    def answered(self, poll: Poll) -> Batch:
+        """Move on behind what was read."""
+        self._backoff.succeeded()
+        self.last_failure = None
+        self.seq = poll.cursor
+        return Batch(tuple(read_entries(poll.message)), poll.cursor, poll.gap)
+
+    def failed(self, error: MirrorError) -> tuple[Batch, float]:
+        """What a failure means, and how many seconds to wait before the next poll.
+
+        A log that is shorter than the position is a new one: its end is the new position, and that is a loss. A
+        channel that was deleted is only a position; the log behind it is still there.
+
+        Raises:
+            MirrorError: The failure itself, when asking again would not help.
+        """
+        if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
+            self.seq = None
+            return Batch(gap=Gap(None, None)), self._backoff.failed()
+        if isinstance(error, LimitExceeded | ServerError):
+            delay_seconds = self._backoff.failed(error.retry_after_seconds)
+        elif isinstance(error, ConnectionFailed | ChannelGone):
+            delay_seconds = self._backoff.failed()
+        else:
+            raise error
+        self.last_failure = error
+        return NOTHING, delay_seconds

@@ -1,0 +1,150 @@
+"""What came in: the entries of notification messages, and the answers among them that somebody expects.
+
+Nothing in here waits, locks or does I/O.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
+
+from pydantic import ValidationError
+
+from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+
+UNCLAIMED_KEPT = 10_000
+UNREADABLE_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An entry that this version cannot read, as it came, and the list it stood in."""
+
+    key: str
+    content: object
+
+
+EntryBody: TypeAlias = AsyncResponse | Notification | RegistrationEvent | Unreadable
+
+
+class Entry(NamedTuple):
+    """One entry of a message and the list it stood in (``notifications``)."""
+
+    key: str
+    body: EntryBody
+
+
+def _read_leaving(content: object) -> RegistrationEvent:
+    """Devices that left are listed by their id alone, or as objects where a channel asks for those."""
+    return RegistrationEvent.model_validate({"ep": content} if isinstance(content, str) else content)
+
+
+_READERS: dict[str, Callable[[object], EntryBody]] = {
+    "async-responses": AsyncResponse.model_validate,
+    "notifications": Notification.model_validate,
+    "registrations": RegistrationEvent.model_validate,
+    "reg-updates": RegistrationEvent.model_validate,
+    "de-registrations": _read_leaving,
+    "registrations-expired": _read_leaving,
+}
+
+
+def read_entries(message: Mapping[str, object]) -> Iterator[Entry]:
+    """The entries of a message, each read on its own: one that cannot be read never takes another with it.
+
+    Source: wire.md 5.
+    """
+    for key, content in message.items():
+        for one in content if isinstance(content, list) else [content]:
+            yield Entry(key, _read_entry(key, one))
+
+
+def _read_entry(key: str, content: object) -> EntryBody:
+    reader = _READERS.get(key)
+    if reader is None:
+        return Unreadable(key, content)
+    try:
+        return reader(content)
+    except ValidationError:
+        return Unreadable(key, content)
+
+
+class Expectation:
+    """The place where the answer to one device request arrives; ``answer`` is ``None`` until then."""
+
+    __slots__ = ("__weakref__", "answer", "async_id")
+
+    def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
+        self.async_id = async_id
+        self.answer = answer
+
+
+class Inbox:
+    """Brings each answer to whoever expects it, once.
+
+    An expectation lives as long as somebody holds it. So a wait that timed out can be taken up again, and a request
+    nobody asks about leaves nothing behind. Answers nobody expects (yet) are kept, the newest ``keep`` of them.
+
+    Attributes:
+        duplicates: How many answers came again for an expectation that had its own.
+        dropped: How many unclaimed answers had to make room for newer ones.
+        unreadable: How many entries could not be read; the newest stand in ``newest_unreadable``.
+    """
+
+    def __init__(self, keep: int = UNCLAIMED_KEPT) -> None:
+        self._keep = keep
+        # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
+        self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
+        self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
+        self.duplicates = 0
+        self.dropped = 0
+        self.unreadable = 0
+        self.newest_unreadable: deque[Unreadable] = deque(maxlen=UNREADABLE_KEPT)
+
+    @property
+    def unclaimed(self) -> int:
+        """How many answers are kept that nobody expects."""
+        return len(self._unclaimed)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody expects an answer that has not come."""
+        return all(expectation.answer is not None for expectation in self._expectations.values())
+
+    def expect(self, async_id: str) -> Expectation:
+        """The place for the answer to a request; to be asked for before the request is sent, so no answer is early."""
+        expectation = self._expectations.get(async_id)
+        if expectation is None:
+            expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
+            self._expectations[async_id] = expectation
+        return expectation
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Hand out the answers among the entries and note what cannot be read; other entries are not looked at."""
+        for entry in entries:
+            if isinstance(entry.body, AsyncResponse):
+                self._deliver(entry.body)
+            elif isinstance(entry.body, Unreadable):
+                self.unreadable += 1
+                self.newest_unreadable.append(entry.body)
+
+    def _deliver(self, answer: AsyncResponse) -> None:
+        expectation = self._expectations.get(answer.id)
+        if expectation is None:
+            self._keep_unclaimed(answer)
+        elif expectation.answer is None:
+            expectation.answer = answer
+        else:
+            self.duplicates += 1
+
+    def _keep_unclaimed(self, answer: AsyncResponse) -> None:
+        if answer.id in self._unclaimed:
+            self.duplicates += 1
+            return
+        self._unclaimed[answer.id] = answer
+        if len(self._unclaimed) > self._keep:
+            self._unclaimed.popitem(last=False)
+            self.dropped += 1

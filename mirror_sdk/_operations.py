@@ -1,0 +1,456 @@
+"""What to send for each operation of the interface, and how to read what comes back. Nothing in here does I/O.
+
+A client only sends: it makes an HTTP request of an :class:`Operation` and hands the answer to its ``finish``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from mirror_sdk.errors import UnexpectedAnswer, api_error
+from mirror_sdk.wire import routes
+from mirror_sdk.wire._model import write_timestamp
+from mirror_sdk.wire.bench import (
+    BenchAdvance,
+    BenchClock,
+    BenchDevice,
+    BenchDeviceList,
+    BenchDevicePatch,
+    BenchNewDevice,
+    BenchResourceBody,
+)
+from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method
+from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
+from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+_SAFE_TO_REPEAT = 3
+_LONGEST_ADVANCE_SECONDS = 600
+"""Everything that falls due on the way happens before the answer to an advance of the clock."""
+_NOT_FOUND = frozenset({404})
+_RESOURCES = TypeAdapter(list[EndpointResource])
+
+
+class _BenchAdded(BaseModel):
+    id: str
+
+
+class Answer(Protocol):
+    """What is read of an HTTP answer; ``httpx.Response`` is one."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """One request and the reader of its answer.
+
+    Attributes:
+        method: HTTP method.
+        path: Path below the base URL, quoted.
+        read: Reads an answer that is no error.
+        params: Query parameters.
+        json: Body, or ``None`` for none.
+        hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
+        attempts: How often it may be sent when its answer is lost on the way.
+        also_reads: Statuses from 300 on that are no error here.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    json: Any = None
+    hold_seconds: int = 0
+    attempts: int = 1
+    also_reads: frozenset[int] = frozenset()
+
+    def finish(self, answer: Answer) -> T:
+        """The result.
+
+        Raises:
+            APIError: The service refused; which subclass depends on the status.
+            UnexpectedAnswer: It is no answer of this interface.
+        """
+        status = answer.status_code
+        if status in self.also_reads or 200 <= status < 300:
+            return self.read(answer)
+        if status >= 400:
+            raise api_error(status, _read_error_body(answer), _read_retry_after(answer))
+        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Entries of the notification log that are gone; numbers are ``None`` where nobody knows them any more."""
+
+    first_seq: int | None
+    last_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What one poll of the notification log gave: the reader's new position, a message, a loss."""
+
+    cursor: int
+    message: Mapping[str, Any]
+    gap: Gap | None
+
+
+# Devices
+
+
+def get_device_object(device_id: str) -> Operation[DeviceObject]:
+    """E1. Source: wire.md 1."""
+    return Operation("GET", _of_device(routes.DEVICE_OBJECT, device_id), _json(DeviceObject.model_validate_json))
+
+
+def list_devices(
+    filters: Mapping[str, object], *, limit: int | None, after: str | None = None
+) -> Operation[DevicePage]:
+    """One page of the directory.
+
+    Args:
+        filters: Field, with or without an operator (``state``, ``created_at__gte``), to a text, an aware time, or a
+            list of them for ``in`` and ``nin``.
+        limit: How many devices are still wanted, ``None`` for all.
+        after: Last device id of the page before.
+
+    Raises:
+        ValueError: A time has no zone.
+
+    Source: wire.md 6.
+    """
+    page_size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
+    params: dict[str, str | int] = {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
+    params["limit"] = page_size
+    if after is not None:
+        params["after"] = after
+    return Operation("GET", routes.DEVICES, _json(DevicePage.model_validate_json), params=params)
+
+
+def next_page_after(page: DevicePage) -> str | None:
+    """The id to ask for the next page with; ``None`` when there is none."""
+    return page.data[-1].id if page.has_more and page.data else None
+
+
+def get_directory_device(device_id: str) -> Operation[Device]:
+    """A device as the directory knows it. Source: wire.md 6."""
+    return Operation("GET", _of_device(routes.DEVICE, device_id), _json(Device.model_validate_json))
+
+
+def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
+    """The resources a device has now. Source: wire.md 6."""
+    return Operation("GET", _of_device(routes.ENDPOINT_RESOURCES, device_id), _json(_RESOURCES.validate_json))
+
+
+def place_device_request(
+    device_id: str,
+    async_id: str,
+    *,
+    method: Method,
+    path: str,
+    payload: bytes | None = None,
+    content_type: str | None = None,
+    accept: str | None = None,
+    expiry_seconds: int | None = None,
+) -> Operation[None]:
+    """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
+
+    Raises:
+        ValueError: Something cannot be sent; the message names it.
+    """
+    parse_path(path)
+    if not re.fullmatch(ASYNC_ID_PATTERN, async_id, re.ASCII):
+        raise ValueError(f"async_id {async_id!r} must be 1 to 64 letters, digits, '_' or '-'")
+    given = {
+        "method": method,
+        "uri": path,
+        "payload-b64": None if payload is None else b64encode(payload).decode(),
+        "content-type": content_type,
+        "accept": accept,
+        "expiry_seconds": expiry_seconds,
+    }
+    return Operation(
+        "POST",
+        _of_device(routes.DEVICE_REQUESTS, device_id),
+        _nothing,
+        params={"async-id": async_id},
+        json=_body(DeviceRequestBody, given),
+        attempts=_SAFE_TO_REPEAT,
+    )
+
+
+# Subscriptions
+
+
+def get_presubscriptions() -> Operation[list[PresubscriptionRule]]:
+    """The rules as they were put. Source: wire.md 3."""
+    return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
+
+
+def put_presubscriptions(
+    rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool
+) -> Operation[None]:
+    """E3: replace all rules. Source: specification E3; wire.md 3.
+
+    Raises:
+        ValueError: A rule cannot be sent; the message names what is wrong with it.
+    """
+    checked = _checked(PresubscriptionRules, list(rules)).root
+    return Operation(
+        "PUT",
+        routes.PRESUBSCRIPTIONS,
+        _nothing,
+        params={"apply": "now"} if apply_now else {},
+        json=[rule.to_wire() for rule in checked],
+    )
+
+
+def delete_presubscriptions() -> Operation[None]:
+    """Remove all rules. Source: wire.md 3."""
+    return Operation("DELETE", routes.PRESUBSCRIPTIONS, _nothing)
+
+
+def put_subscription(device_id: str, path: str) -> Operation[None]:
+    """Subscribe one resource. Source: wire.md 3."""
+    return Operation("PUT", _of_resource(routes.SUBSCRIPTION, device_id, path), _nothing)
+
+
+def get_subscription(device_id: str, path: str) -> Operation[bool]:
+    """Whether there is a subscription of this resource. Source: wire.md 3."""
+    route = _of_resource(routes.SUBSCRIPTION, device_id, path)
+    return Operation("GET", route, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
+
+
+def delete_subscription(device_id: str, path: str) -> Operation[None]:
+    """End the subscription of one resource. Source: wire.md 3."""
+    return Operation("DELETE", _of_resource(routes.SUBSCRIPTION, device_id, path), _nothing)
+
+
+def list_subscriptions(device_id: str) -> Operation[list[str]]:
+    """The subscribed paths of a device, none when the service knows of none. Source: wire.md 3."""
+    route = _of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
+    return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
+
+
+def delete_subscriptions(device_id: str) -> Operation[None]:
+    """End all subscriptions of a device. Source: wire.md 3."""
+    return Operation("DELETE", _of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), _nothing)
+
+
+# Notification channel, service
+
+
+def poll_log(after: int | None, *, hold_seconds: float, attempts: int = 1) -> Operation[Poll]:
+    """Read the notification log behind a position; ``None`` asks for the position of its end. Source: wire.md 4.
+
+    The wire takes whole seconds, so the hold is rounded up.
+    """
+    hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
+    params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
+    return Operation("GET", routes.PULL, _read_poll, params=params, hold_seconds=hold, attempts=attempts)
+
+
+def delete_poll_channel() -> Operation[None]:
+    """End the long-polling channel and every open poll. Source: wire.md 4."""
+    return Operation("DELETE", routes.PULL, _nothing)
+
+
+def get_health() -> Operation[None]:
+    """Succeeds when the service is up."""
+    return Operation("GET", routes.HEALTH, _nothing)
+
+
+# Bench. Source: wire.md 8.
+
+
+def list_bench_devices() -> Operation[list[BenchDevice]]:
+    """The simulated devices and their state."""
+    return Operation("GET", routes.BENCH_DEVICES, _read_bench_devices)
+
+
+def add_bench_device(given: Mapping[str, object]) -> Operation[str]:
+    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
+    return Operation("POST", routes.BENCH_DEVICES, _read_bench_id, json=_body(BenchNewDevice, given))
+
+
+def patch_bench_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
+    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
+    route = _of_device(routes.BENCH_DEVICE, device_id)
+    return Operation("PATCH", route, _nothing, json=_body(BenchDevicePatch, given))
+
+
+def put_bench_resource(device_id: str, path: str, given: Mapping[str, object]) -> Operation[None]:
+    """A simulated device changes a value of its own, or gets a resource. Raises ``ValueError`` for what cannot be."""
+    route = _of_resource(routes.BENCH_RESOURCE, device_id, path)
+    return Operation("PUT", route, _nothing, json=_body(BenchResourceBody, given))
+
+
+def delete_bench_resource(device_id: str, path: str) -> Operation[None]:
+    """A simulated device removes a resource."""
+    return Operation("DELETE", _of_resource(routes.BENCH_RESOURCE, device_id, path), _nothing)
+
+
+def bench_registration(device_id: str, method: str) -> Operation[None]:
+    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
+    return Operation(method, _of_device(routes.BENCH_REGISTRATION, device_id), _nothing)
+
+
+def get_bench_clock() -> Operation[BenchClock]:
+    """The service's clock."""
+    return Operation("GET", routes.BENCH_CLOCK, _json(BenchClock.model_validate_json))
+
+
+def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
+    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    json_body = _body(BenchAdvance, {"advance_seconds": seconds})
+    return Operation(
+        "POST",
+        routes.BENCH_CLOCK,
+        _json(BenchClock.model_validate_json),
+        json=json_body,
+        hold_seconds=_LONGEST_ADVANCE_SECONDS,
+    )
+
+
+# Building
+
+
+def _of_device(route: str, device_id: str) -> str:
+    if device_id in {"", ".", ".."}:
+        raise ValueError(f"{device_id!r} is not a device id; list_devices() shows the known ones")
+    return route.format(device_id=quote(device_id, safe=""))
+
+
+def _of_resource(route: str, device_id: str, path: str) -> str:
+    parse_path(path)
+    return _of_device(route.replace("{path}", path), device_id)
+
+
+def _filter_name(name: str) -> str:
+    return name if name.rpartition("__")[2] in FILTER_OPERATORS else f"{name}__eq"
+
+
+def _filter_text(name: str, value: object) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
+        return write_timestamp(value)
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str):
+        return ",".join(_filter_text(name, part) for part in value)
+    return str(value)
+
+
+def _body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
+    """The JSON of what was given, checked; ``None`` is left out."""
+    body = {name: value for name, value in given.items() if value is not None}
+    return _checked(model, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _checked(model: type[M], given: object) -> M:
+    try:
+        return model.model_validate(given)
+    except ValidationError as exc:
+        raise ValueError(_first_fault(exc)) from exc
+
+
+def _first_fault(fault: ValidationError) -> str:
+    first = fault.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "body"
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
+
+
+# Reading
+
+
+def _nothing(_: Answer) -> None:
+    return None
+
+
+def _json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
+    def read(answer: Answer) -> T:
+        try:
+            return validate(answer.content)
+        except ValidationError as exc:
+            raise UnexpectedAnswer(f"the answer is not what the interface says: {_first_fault(exc)}") from exc
+
+    return read
+
+
+def _read_rules(answer: Answer) -> list[PresubscriptionRule]:
+    return _json(PresubscriptionRules.model_validate_json)(answer).root
+
+
+def _read_bench_devices(answer: Answer) -> list[BenchDevice]:
+    return _json(BenchDeviceList.model_validate_json)(answer).data
+
+
+def _read_bench_id(answer: Answer) -> str:
+    return _json(_BenchAdded.model_validate_json)(answer).id
+
+
+def _read_uri_list(answer: Answer) -> list[str]:
+    return [] if answer.status_code == 404 else answer.content.decode().split()
+
+
+def _read_poll(answer: Answer) -> Poll:
+    cursor = answer.headers.get(routes.CURSOR_HEADER, "")
+    if not cursor.isdecimal():
+        raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
+    message = _read_object(answer.content) if answer.status_code != 204 else {}
+    return Poll(int(cursor), message, _read_gap(answer.headers.get(routes.GAP_HEADER)))
+
+
+def _read_object(content: bytes) -> Mapping[str, Any]:
+    try:
+        message = json.loads(content)
+    except ValueError as exc:
+        raise UnexpectedAnswer(f"the notification message is no JSON: {exc}") from exc
+    if not isinstance(message, dict):
+        raise UnexpectedAnswer(f"the notification message is a {type(message).__name__}, not an object")
+    return message
+
+
+def _read_gap(header: str | None) -> Gap | None:
+    if header is None:
+        return None
+    numbers = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", header)
+    return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)
+
+
+def _read_error_body(answer: Answer) -> ErrorBody:
+    """The error as the service words it; something in between, such as a proxy, words it in its own way."""
+    try:
+        body = ErrorBody.model_validate_json(answer.content)
+    except ValidationError:
+        status = answer.status_code
+        body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
+    if body.request_id is None:
+        body = body.model_copy(update={"request_id": answer.headers.get(routes.REQUEST_ID_HEADER)})
+    return body
+
+
+def _read_retry_after(answer: Answer) -> float | None:
+    seconds = answer.headers.get("Retry-After", "")
+    return float(seconds) if seconds.isdecimal() else None

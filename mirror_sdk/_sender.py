@@ -1,0 +1,70 @@
+"""Sends operations over httpx; the one place where HTTP is spoken and its errors become ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import httpx
+
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._operations import Operation
+from mirror_sdk.config import Settings
+from mirror_sdk.errors import ConnectionFailed
+
+T = TypeVar("T")
+
+
+class Sender:
+    """A connection pool with the address and the access key. Any number of threads may send at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timeout_seconds: float,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._base_url = settings.base_url
+        self._timeout_seconds = timeout_seconds
+        self._sleep = sleep
+        self._http = httpx.Client(
+            base_url=self._base_url,
+            headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        """Close the connections; harmless when they are closed."""
+        self._http.close()
+
+    def send(self, operation: Operation[T]) -> T:
+        """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
+
+        Raises:
+            APIError: The service refused.
+            ConnectionFailed: There was no answer, at the last attempt either.
+            UnexpectedAnswer: What answered does not speak this interface.
+        """
+        backoff = Backoff()
+        for _ in range(operation.attempts - 1):
+            try:
+                return operation.finish(self._exchange(operation))
+            except ConnectionFailed:
+                self._sleep(backoff.failed())
+        return operation.finish(self._exchange(operation))
+
+    def _exchange(self, operation: Operation[T]) -> httpx.Response:
+        try:
+            return self._http.request(
+                operation.method,
+                operation.path,
+                params=operation.params,
+                json=operation.json,
+                timeout=httpx.Timeout(self._timeout_seconds, read=self._timeout_seconds + operation.hold_seconds),
+            )
+        except httpx.RequestError as exc:
+            place = f"{operation.method} {self._base_url}{operation.path}"
+            raise ConnectionFailed(f"{place}: no answer ({type(exc).__name__}: {exc})") from exc

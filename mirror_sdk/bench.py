@@ -1,0 +1,160 @@
+"""The bench: plays the device's side of simulated devices, and lets time pass.
+
+It works with a service that simulates devices, and with a key that has the scope ``admin``. Each method returns when
+all it causes is on disk. Every one may raise :class:`NotFound` (no such simulated device, or a service without a
+bench) and :class:`AccessDenied`, besides what every call of a client may raise.
+
+Source: wire.md 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from mirror_sdk import _operations
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.values import TEXT_PLAIN, encode
+from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
+
+
+class Bench:
+    """The simulated devices of the service a client talks to.
+
+    Args:
+        client: Carries the calls; its key needs the scope ``admin``.
+    """
+
+    def __init__(self, client: MirrorClient) -> None:
+        self._client = client
+        self._send = client._send
+
+    def __repr__(self) -> str:
+        return f"<Bench of {self._client!r}>"
+
+    def list_devices(self) -> list[BenchDevice]:
+        """The simulated devices, what they are set to do, and their own values."""
+        return self._send(_operations.list_bench_devices())
+
+    def add_device(
+        self,
+        endpoint_name: str,
+        resources: Iterable[BenchNewResource | Mapping[str, object]] = (),
+        *,
+        endpoint_type: str = "default",
+        queue_mode: bool = False,
+    ) -> str:
+        """Add a device, which registers at once.
+
+        Args:
+            endpoint_name: Its endpoint name.
+            resources: Resources, or mappings such as
+                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``; other flags are
+                ``auto_observable``, ``writable`` and ``executable``.
+            endpoint_type: Its endpoint type.
+            queue_mode: Whether it sleeps between contacts.
+
+        Returns:
+            Its device id.
+
+        Raises:
+            ValueError: It cannot be a device; the message names what is wrong.
+            BadRequest: The service does not take it.
+        """
+        given = {
+            "endpoint_name": endpoint_name,
+            "endpoint_type": endpoint_type,
+            "queue_mode": queue_mode,
+            "resources": list(resources),
+        }
+        return self._send(_operations.add_bench_device(given))
+
+    def set_online(self, device_id: str, online: bool) -> None:
+        """Connect a device, which makes contact at once, or cut it off."""
+        self._send(_operations.patch_bench_device(device_id, {"online": online}))
+
+    def set_answer(self, device_id: str, answer: AnswerMode) -> None:
+        """How a device answers commands: ``normal``, ``reject`` or ``silent``.
+
+        Raises:
+            ValueError: It is another word.
+        """
+        self._send(_operations.patch_bench_device(device_id, {"answer": answer}))
+
+    def set_latency_seconds(self, device_id: str, latency_seconds: float) -> None:
+        """How long a device takes to answer, 0 to 3600.
+
+        Raises:
+            ValueError: It is outside of this range.
+        """
+        self._send(_operations.patch_bench_device(device_id, {"latency_seconds": latency_seconds}))
+
+    def set_value(
+        self,
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        observable: bool | None = None,
+        auto_observable: bool | None = None,
+        writable: bool | None = None,
+        executable: bool | None = None,
+    ) -> None:
+        """A device changes a value of its own, or gets a new resource, which the service learns of at the next update.
+
+        Args:
+            device_id: The device.
+            path: The resource path.
+            value: As for a write; a text is taken as it is, so that a device can have a value that is wrong.
+            observable: Whether it can be observed; a flag that is not given stays as it is.
+            auto_observable: Whether the device tells of changes without a subscription.
+            writable: Whether it can be written.
+            executable: Whether it can be executed.
+
+        Raises:
+            ValueRefused: The value does not go with what is declared for the path.
+        """
+        given = {
+            "value": value if isinstance(value, str) else encode(value, path, TEXT_PLAIN)[0].decode(),
+            "observable": observable,
+            "auto_observable": auto_observable,
+            "writable": writable,
+            "executable": executable,
+        }
+        self._send(_operations.put_bench_resource(device_id, path, given))
+
+    def remove_resource(self, device_id: str, path: str) -> None:
+        """A device removes a resource; the mirror keeps it (specification 2.1)."""
+        self._send(_operations.delete_bench_resource(device_id, path))
+
+    def register(self, device_id: str) -> None:
+        """A device makes a full registration; single subscriptions of it end, presubscriptions are applied."""
+        self._send(_operations.bench_registration(device_id, "POST"))
+
+    def update_registration(self, device_id: str) -> None:
+        """A device updates its registration, with new resources if it got some."""
+        self._send(_operations.bench_registration(device_id, "PUT"))
+
+    def deregister(self, device_id: str) -> None:
+        """A device leaves."""
+        self._send(_operations.bench_registration(device_id, "DELETE"))
+
+    def get_clock(self) -> datetime:
+        """The service's present, in UTC."""
+        return self._send(_operations.get_bench_clock()).now
+
+    def advance(self, amount: float | timedelta) -> datetime:
+        """Let time pass, with all that falls due in it.
+
+        Args:
+            amount: Seconds, or a timedelta; more than nothing and at most 366 days.
+
+        Returns:
+            The service's new present, in UTC.
+
+        Raises:
+            ValueError: The amount is outside of this range.
+            APIError: The service runs on real time.
+        """
+        seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
+        return self._send(_operations.advance_bench_clock(seconds)).now

@@ -1,0 +1,100 @@
+"""Where the service is and which access key it is asked with: arguments first, then the environment.
+
+Source: specification 5.2 (``API_HOST``, ``API_KEY``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import httpx
+from pydantic import SecretStr
+
+from mirror_sdk.errors import ConfigError
+
+HOST_VARIABLE = "API_HOST"
+KEY_VARIABLE = "API_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Address and access key of a client, checked. The key is hidden in ``repr``."""
+
+    base_url: str
+    api_key: SecretStr
+
+    @classmethod
+    def of(cls, base_url: str, api_key: str) -> Settings:
+        """Check both and bring the address into its full form, see :func:`read_base_url`.
+
+        Raises:
+            ConfigError: One of them cannot be used.
+        """
+        return cls(read_base_url(base_url), SecretStr(_read_key(api_key)))
+
+    @classmethod
+    def load(
+        cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
+    ) -> Settings:
+        """Take what is not given as an argument from the environment. An empty variable counts as missing.
+
+        Raises:
+            ConfigError: Something is in neither place, or cannot be used.
+        """
+        return cls.of(
+            base_url or _from_environment(environ, HOST_VARIABLE, "base_url"),
+            api_key or _from_environment(environ, KEY_VARIABLE, "api_key"),
+        )
+
+
+def read_base_url(address: str) -> str:
+    """The full form of an address, without a slash at its end.
+
+    An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` when it is a loopback
+    address and ``https`` otherwise, so that a key never travels in the clear because four letters were left out.
+
+    Raises:
+        ConfigError: It is no http address, or it carries a user name, a query or a fragment.
+    """
+    text = address.strip()
+    try:
+        url = httpx.URL(text if "://" in text else f"//{text}")
+    except httpx.InvalidURL as exc:
+        raise ConfigError(f"base_url is not an address ({exc}); write it like {_EXAMPLE}") from exc
+    if url.userinfo or url.query or url.fragment:
+        raise ConfigError(f"base_url must be an address alone, without user name, query or fragment, like {_EXAMPLE}")
+    if not url.scheme:
+        url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
+    return str(url).rstrip("/")
+
+
+_EXAMPLE = "https://mirror.example.com"
+
+
+def _from_environment(environ: Mapping[str, str], variable: str, argument: str) -> str:
+    value = environ.get(variable)
+    if not value:
+        raise ConfigError(f"{argument} is missing: give the argument {argument}= or set the variable {variable}")
+    return value
+
+
+def _read_key(api_key: str) -> str:
+    """Refuse what cannot stand in a header: httpx would show the key in its own error."""
+    key = api_key.strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError("api_key must be one word of printable ASCII characters; check how it was copied")
+    return key
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

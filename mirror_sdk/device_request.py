@@ -1,0 +1,130 @@
+"""The handle of a device request: what was asked of which device, and the answer when it has come.
+
+Source: specification E2 and 6; wire.md 2 and 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mirror_sdk._channels import AnswerPump
+from mirror_sdk._inbox import Expectation
+from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
+from mirror_sdk.values import NO_VALUE, Value, decode
+from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.notifications import AsyncResponse
+
+LONGEST_DEFAULT_WAIT_SECONDS = 60.0
+_EXPIRY_MARGIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRequest:
+    """A request the service has accepted, and how its answer is to be read.
+
+    Attributes:
+        async_id: What the request and its answer have in common.
+        device_id: The device that is asked.
+        path: The resource path.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+        issued_at: When this client began it.
+        expiry_seconds: For how long it may wait for the device; ``None`` leaves that to the service.
+    """
+
+    async_id: str
+    device_id: str
+    path: str
+    method: Method
+    issued_at: datetime
+    expiry_seconds: int | None
+
+    @property
+    def default_timeout_seconds(self) -> float:
+        """How long a wait lasts by default: until its expiry was told, and a minute at most."""
+        if self.expiry_seconds is None:
+            return LONGEST_DEFAULT_WAIT_SECONDS
+        return min(self.expiry_seconds + _EXPIRY_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
+
+    def read_failure(self, answer: AsyncResponse) -> DeviceRequestFailed | None:
+        """The error an answer tells of; ``None`` when the device did what it was asked."""
+        if 200 <= answer.status < 300:
+            return None
+        return device_request_failed(
+            category=answer.error or "UNKNOWN",
+            status=answer.status,
+            device_id=self.device_id,
+            path=self.path,
+            async_id=self.async_id,
+        )
+
+    def read_value(self, answer: AsyncResponse) -> Value:
+        """The value an answer brings; that of a write or an execution often brings none."""
+        if self.method != "GET" and not answer.payload:
+            return NO_VALUE
+        return decode(answer.payload, answer.ct, self.path)
+
+    def late(self, timeout_seconds: float) -> WaitTimeout:
+        """The error for a wait that is over."""
+        return WaitTimeout(
+            f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still "
+            "finish: ask the same handle again, or give a longer timeout"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeviceRequest(PlacedRequest):
+    """What ``begin_read``, ``begin_write`` and ``begin_execute`` give: a request on its way.
+
+    Its answer is fetched by whoever waits for it. A wait that timed out may be repeated. Throwing the handle away
+    does not cancel the request.
+    """
+
+    _expectation: Expectation
+    _pump: AnswerPump
+
+    def __repr__(self) -> str:
+        state = "waiting" if self._expectation.answer is None else "answered"
+        return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
+
+    def done(self) -> bool:
+        """Whether the answer has come; looks once at what is there and does not wait for more.
+
+        Raises:
+            APIError: The service refuses to say.
+        """
+        return self._pump.wait(self._expectation, 0) is not None
+
+    def result(self, timeout: float | None = None) -> Value:
+        """The value the device answered with; ``NONE`` for a write or an execution that brings none.
+
+        Args:
+            timeout: Seconds to wait, up to one more because the wire takes whole ones. The default is
+                ``expiry_seconds`` and a little more, and a minute at most.
+
+        Raises:
+            DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
+            WaitTimeout: The wait is over and the request is not; ask again.
+            APIError: The service refuses to say.
+        """
+        answer = self._wait(timeout)
+        failure = self.read_failure(answer)
+        if failure is not None:
+            raise failure
+        return self.read_value(answer)
+
+    def exception(self, timeout: float | None = None) -> DeviceRequestFailed | None:
+        """Why it failed, or ``None`` when it did not. Arguments and other errors as for :meth:`result`.
+
+        Raises:
+            WaitTimeout: The wait is over and the request is not; ask again.
+            APIError: The service refuses to say.
+        """
+        return self.read_failure(self._wait(timeout))
+
+    def _wait(self, timeout: float | None) -> AsyncResponse:
+        timeout_seconds = self.default_timeout_seconds if timeout is None else timeout
+        answer = self._pump.wait(self._expectation, timeout_seconds)
+        if answer is None:
+            raise self.late(timeout_seconds) from self._pump.last_failure
+        return answer

@@ -1,0 +1,226 @@
+"""Every error and warning of this package.
+
+Exceptions::
+
+    MirrorError
+      x ConfigError
+      x ValueRefused
+      x ConnectionFailed
+      x UnexpectedAnswer
+      x WaitTimeout
+      + APIError
+        x BadRequest
+        x AuthenticationError
+        x AccessDenied
+        x NotFound
+        x Conflict
+        x ChannelGone
+        x LimitExceeded
+        x ServerError
+      + DeviceRequestFailed
+        x RequestExpired
+        x ResourceNotFound
+        x WriteRejected
+        x DeviceUnavailable
+
+Warnings::
+
+    UserWarning
+      x GapWarning
+      x CompatibilityWarning
+
+An access key is in no message and in no attribute of any of them.
+"""
+
+from __future__ import annotations
+
+from mirror_sdk.wire.errors import ErrorBody, FieldError
+
+
+class MirrorError(Exception):
+    """Anything that goes wrong in this package."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class ConfigError(MirrorError):
+    """A setting is missing or cannot be used; the message says which one and where it was looked for."""
+
+
+class ValueRefused(MirrorError, ValueError):
+    """A value cannot be written to this resource as it is; nothing was sent."""
+
+
+class ConnectionFailed(MirrorError):
+    """The service could not be reached, or the connection was lost before its answer was complete."""
+
+
+class UnexpectedAnswer(MirrorError):
+    """What answered does not speak this interface; most often the address is that of something else."""
+
+
+class WaitTimeout(MirrorError, TimeoutError):
+    """The wait is over, the request is not: it may still finish, and its handle can be asked again."""
+
+
+class APIError(MirrorError):
+    """The service refused a request. Source: wire.md 0.
+
+    Attributes:
+        status: HTTP status.
+        type: The kind of error in one word, for example ``not_found``.
+        reason: The error word of the public API (``QUEUE_IS_FULL``) where it has one, else ``None``.
+        message: What is wrong and what to do next, in the service's words.
+        fields: What is wrong with which field.
+        request_id: What the service's log calls this request.
+        retry_after_seconds: How long the service asks to wait before the next try, where it says so.
+    """
+
+    def __init__(self, status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> None:
+        super().__init__(status, body, retry_after_seconds)
+        self.status = status
+        self.type: str = body.type
+        self.reason: str | None = body.reason
+        self.message: str = body.message
+        self.fields: tuple[FieldError, ...] = tuple(body.fields)
+        self.request_id: str | None = body.request_id
+        self.retry_after_seconds = retry_after_seconds
+
+    def __str__(self) -> str:
+        request = f" (request {self.request_id})" if self.request_id else ""
+        return f"{self.status} {self.reason or self.type}: {self.message}{request}"
+
+
+class BadRequest(APIError):
+    """400: the request is not one the service understands; ``fields`` says what is wrong with it."""
+
+
+class AuthenticationError(APIError):
+    """401: there is no access key, or the service does not know it."""
+
+
+class AccessDenied(APIError):
+    """403: the access key does not have the scope this needs."""
+
+
+class NotFound(APIError):
+    """404: there is no such device, or nothing of this kind."""
+
+
+class Conflict(APIError):
+    """409: it contradicts something that is there already, such as another request with the same async-id."""
+
+
+class ChannelGone(APIError):
+    """410: the notification channel was deleted while it was read."""
+
+
+class LimitExceeded(APIError):
+    """429: too much at once, for example a full queue of device requests (``reason`` is ``QUEUE_IS_FULL``)."""
+
+
+class ServerError(APIError):
+    """5xx: the service itself failed; the same request may succeed later."""
+
+
+class DeviceRequestFailed(MirrorError):
+    """A device request was accepted, and its async response says that it failed. Source: wire.md 5.
+
+    Attributes:
+        category: Why, in one word. An open set: a service may send words this version does not know.
+        status: Status of the async response.
+        device_id: The device that was asked.
+        path: The resource path that was asked for.
+        async_id: What the request and its async response have in common.
+        hint: What can be done about it.
+    """
+
+    def __init__(self, category: str, status: int, device_id: str, path: str, async_id: str) -> None:
+        super().__init__(category, status, device_id, path, async_id)
+        self.category = category
+        self.status = status
+        self.device_id = device_id
+        self.path = path
+        self.async_id = async_id
+        self.hint = _HINTS.get(category, "ask the operator of the device what this category means")
+
+    def __str__(self) -> str:
+        return f"{self.category} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
+
+
+class RequestExpired(DeviceRequestFailed):
+    """The device did not connect before ``expiry_seconds`` were over; it never saw the request."""
+
+
+class ResourceNotFound(DeviceRequestFailed):
+    """The device has no such resource."""
+
+
+class WriteRejected(DeviceRequestFailed):
+    """The device refused: the resource is not writeable, or the value is none it takes."""
+
+
+class DeviceUnavailable(DeviceRequestFailed):
+    """The device left, could not be reached, or did not answer; whether it acted is not known."""
+
+
+class GapWarning(UserWarning):
+    """Entries of the notification log were gone before they could be read: events, or answers, may be lost."""
+
+
+class CompatibilityWarning(UserWarning):
+    """The service sends something this version does not know; it was kept, not understood."""
+
+
+_HINTS = {
+    "REQUEST_EXPIRED": "the device did not connect in time; check that it is up, or give a larger expiry_seconds",
+    "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
+    "RESOURCE_NOT_FOUND": "the device has no such resource; list_resources(device_id) shows what it has",
+    "METHOD_NOT_ALLOWED": "the resource does not allow this; it may be read-only",
+    "BAD_VALUE": "the device does not take this value; check its type and range",
+    "REJECTED": "the device refused; its own log may say why",
+    "PRECONDITION_FAILED": "the device is not in a state to do this now",
+    "TOO_LARGE": "the value is too large for the device; send less at once",
+    "UNSUPPORTED_CONTENT_TYPE": "the device does not read this content type; give another content_type",
+    "NOT_CONNECTED": "the device cannot be reached; ask again later",
+    "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
+}
+
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequest,
+    401: AuthenticationError,
+    403: AccessDenied,
+    404: NotFound,
+    409: Conflict,
+    410: ChannelGone,
+    429: LimitExceeded,
+}
+
+_BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
+    "REQUEST_EXPIRED": RequestExpired,
+    "RESOURCE_NOT_FOUND": ResourceNotFound,
+    "METHOD_NOT_ALLOWED": WriteRejected,
+    "BAD_VALUE": WriteRejected,
+    "REJECTED": WriteRejected,
+    "PRECONDITION_FAILED": WriteRejected,
+    "TOO_LARGE": WriteRejected,
+    "UNSUPPORTED_CONTENT_TYPE": WriteRejected,
+    "DEVICE_REMOVED_REGISTRATION": DeviceUnavailable,
+    "NOT_CONNECTED": DeviceUnavailable,
+    "TIMEOUT": DeviceUnavailable,
+}
+
+
+def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
+    """The error of an answer with this status; a 4xx without a class of its own is a plain ``APIError``."""
+    kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
+    return kind(status, body, retry_after_seconds)
+
+
+def device_request_failed(
+    *, category: str, status: int, device_id: str, path: str, async_id: str
+) -> DeviceRequestFailed:
+    """The error of an async response with this category; one without a class is a plain ``DeviceRequestFailed``."""
+    kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
+    return kind(category, status, device_id, path, async_id)

@@ -1,0 +1,183 @@
+"""What happens to devices, as the notification log tells it: one :class:`Event` for each entry.
+
+Source: specification 6; wire.md 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from mirror_sdk._cursor import Batch
+from mirror_sdk._inbox import Entry, EntryBody, Unreadable
+from mirror_sdk._operations import Gap
+from mirror_sdk.values import Value, decode
+from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+from mirror_sdk.wire.paths import matches
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EventKind(StrEnum):
+    """What an event tells. ``GAP`` is a loss, ``UNKNOWN`` is an entry this version cannot read."""
+
+    OBSERVATION = "observation"
+    ASYNC_RESPONSE = "async_response"
+    REGISTRATION = "registration"
+    REG_UPDATE = "reg_update"
+    DEREGISTRATION = "deregistration"
+    EXPIRED = "expired"
+    GAP = "gap"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Event:
+    """One entry of the notification log. What an entry of its kind does not have is ``None``.
+
+    Attributes:
+        kind: What it tells.
+        received_at: When this client received it.
+        seq: Number of the last entry of the message it came in: the position to go on from once all events with this
+            number were seen. For a gap, the last number that is missing.
+        first_seq: For a gap, the first number that is missing.
+        device_id: The device it is about.
+        path: The resource path it is about.
+        value: The new value of an observation; the value a device request brought. An async response does not name
+            its resource, so a text in it is left as text.
+        changed_at: When the value changed, as the device tells it; for other kinds when it happened.
+        async_id: The device request an async response belongs to.
+        status: Status of an async response.
+        category: Why a device request failed.
+        uid: The entry's identity, the same however often it is read.
+        content: The entry as it was read, with all that has no place above; of an unknown one, as it came.
+    """
+
+    kind: EventKind
+    received_at: datetime
+    seq: int | None = None
+    first_seq: int | None = None
+    device_id: str | None = None
+    path: str | None = None
+    value: Value | None = None
+    changed_at: datetime | None = None
+    async_id: str | None = None
+    status: int | None = None
+    category: str | None = None
+    uid: str | None = None
+    content: EntryBody | None = None
+
+    def __repr__(self) -> str:
+        known = {name: getattr(self, name) for name in _SHOWN}
+        return f"<Event {self.kind} {' '.join(f'{name}={one}' for name, one in known.items() if one is not None)}>"
+
+
+_SHOWN = ("device_id", "path", "value", "async_id", "status", "category", "first_seq", "seq")
+
+
+_KINDS = {
+    "registrations": EventKind.REGISTRATION,
+    "reg-updates": EventKind.REG_UPDATE,
+    "de-registrations": EventKind.DEREGISTRATION,
+    "registrations-expired": EventKind.EXPIRED,
+}
+
+
+def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
+    """The events of a batch; a loss comes first, since it lies before the rest."""
+    if batch.gap is not None:
+        yield _of_gap(batch.gap, received_at)
+    for entry in batch.entries:
+        yield _of_entry(entry, batch.seq, received_at)
+
+
+def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | None) -> Callable[[Event], bool]:
+    """Which events are wanted; gaps and unknown ones always are.
+
+    Args:
+        paths: Path patterns (``/3303/*``); then of all other events only observations of these.
+        device_ids: Then of all other events only those of these devices.
+
+    Raises:
+        TypeError: A single text was given where a collection of texts belongs.
+    """
+    for name, texts in (("paths", paths), ("device_ids", device_ids)):
+        if isinstance(texts, str):
+            raise TypeError(f"{name} takes a list of texts; write {name}=[{texts!r}]")
+
+    def wants(event: Event) -> bool:
+        if event.kind in {EventKind.GAP, EventKind.UNKNOWN}:
+            return True
+        if device_ids is not None and event.device_id not in device_ids:
+            return False
+        return paths is None or (event.path is not None and any(matches(pattern, event.path) for pattern in paths))
+
+    return wants
+
+
+def _of_gap(gap: Gap, received_at: datetime) -> Event:
+    return Event(kind=EventKind.GAP, received_at=received_at, first_seq=gap.first_seq, seq=gap.last_seq)
+
+
+def _of_entry(entry: Entry, seq: int | None, received_at: datetime) -> Event:
+    match entry.body:
+        case Notification():
+            return _of_notification(entry.body, seq, received_at)
+        case AsyncResponse():
+            return _of_async_response(entry.body, seq, received_at)
+        case RegistrationEvent():
+            return _of_registration(_KINDS[entry.key], entry.body, seq, received_at)
+        case Unreadable():
+            return Event(kind=EventKind.UNKNOWN, received_at=received_at, seq=seq, content=entry.body)
+
+
+def _of_notification(body: Notification, seq: int | None, received_at: datetime) -> Event:
+    return Event(
+        kind=EventKind.OBSERVATION,
+        received_at=received_at,
+        seq=seq,
+        device_id=body.ep,
+        path=body.path,
+        value=decode(body.payload, body.ct, body.path),
+        changed_at=_instant(body.timestamp),
+        uid=body.uid,
+        content=body,
+    )
+
+
+def _of_async_response(body: AsyncResponse, seq: int | None, received_at: datetime) -> Event:
+    return Event(
+        kind=EventKind.ASYNC_RESPONSE,
+        received_at=received_at,
+        seq=seq,
+        value=decode(body.payload, body.ct, path="") if body.payload else None,
+        changed_at=_instant(body.timestamp),
+        async_id=body.id,
+        status=body.status,
+        category=body.error,
+        uid=body.uid,
+        content=body,
+    )
+
+
+def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, received_at: datetime) -> Event:
+    return Event(
+        kind=kind,
+        received_at=received_at,
+        seq=seq,
+        device_id=body.ep,
+        changed_at=_instant(body.timestamp),
+        uid=body.uid,
+        content=body,
+    )
+
+
+def _instant(milliseconds: int | None) -> datetime | None:
+    if milliseconds is None:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:  # a device's clock may say anything; its events must still be read
+        return None

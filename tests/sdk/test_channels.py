@@ -1,0 +1,507 @@
+"""Reading the log over HTTP: losses, failures, many who wait, watches. The service is a script; time is a number."""
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._inbox import Inbox
+from mirror_sdk._sender import Sender
+from mirror_sdk.config import Settings
+from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning
+from mirror_sdk.events import Event, EventKind
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+class Time:
+    """A clock that moves when somebody sleeps or a poll is held."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+
+
+class Log:
+    """The poll of a service with one log. ``before_poll`` runs at each poll and may fail it or add to the log."""
+
+    def __init__(self, time: Time | None = None) -> None:
+        self.time = time or Time()
+        self.last_seq = 0
+        self.first_seq = 1
+        self.entries: dict[int, tuple[str, Any]] = {}
+        self.polls: list[dict[str, str]] = []
+        self.before_poll: Callable[[int], httpx.Response | None] = lambda number: None
+
+    def add(self, key: str, entry: Any) -> None:
+        self.last_seq += 1
+        self.entries[self.last_seq] = (key, entry)
+
+    def add_answer(self, async_id: str) -> None:
+        self.add("async-responses", {"id": async_id, "status": 200, "payload": ""})
+
+    def drop_to(self, seq: int) -> None:
+        self.first_seq = seq + 1
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.polls.append(dict(request.url.params))
+        failure = self.before_poll(len(self.polls))
+        if failure is not None:
+            return failure
+        after = self.last_seq if request.url.params["after"] == "latest" else int(request.url.params["after"])
+        if after > self.last_seq:
+            return refusal(400, "CURSOR_BEYOND_LOG")
+        return self._message(after, float(request.url.params["hold"]))
+
+    def _message(self, after: int, hold_seconds: float) -> httpx.Response:
+        headers = {"Mirror-Cursor": str(self.last_seq)}
+        if after + 1 < self.first_seq:
+            headers["Mirror-Gap"] = f"{after + 1}-{self.first_seq - 1}"
+        message: dict[str, list[Any]] = {}
+        for seq in range(max(after + 1, self.first_seq), self.last_seq + 1):
+            key, entry = self.entries[seq]
+            message.setdefault(key, []).append(entry)
+        if message:
+            return httpx.Response(200, headers=headers, json=message)
+        self.time.seconds += hold_seconds
+        return httpx.Response(204, headers=headers)
+
+
+def refusal(status: int, reason: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+    body = {"code": status, "type": "t", "message": "m", "reason": reason}
+    return httpx.Response(status, headers=headers, json=body)
+
+
+def lost() -> httpx.Response:
+    raise httpx.ReadError("reset")
+
+
+def send_to(log: Callable[[httpx.Request], httpx.Response]) -> Any:
+    settings = Settings.of("localhost", "key")
+    return Sender(settings, timeout_seconds=5, transport=httpx.MockTransport(log), sleep=lambda _: None).send
+
+
+def reader_of(log: Log, after: int | None = None) -> LogReader:
+    backoff = Backoff(chance=lambda: 1.0)
+    return LogReader(send_to(log), after=after, clock=log.time, sleep=log.time.sleep, backoff=backoff)
+
+
+def pump_of(log: Log) -> AnswerPump:
+    return AnswerPump(reader_of(log), Inbox(), clock=log.time)
+
+
+def events_of(log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0) -> Iterator[Event]:
+    return iterate_events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
+
+
+# Reading
+
+
+def test_a_lost_answer_is_read_again_from_the_same_position():
+    log = Log()
+    log.add("de-registrations", "d1")
+    log.before_poll = lambda number: lost() if number == 1 else None
+    assert [event.device_id for event in events_of(log, timeout_seconds=10)] == ["d1"]
+    assert [poll["after"] for poll in log.polls] == ["0", "0", "1"]
+    assert log.time.slept == [0.5]
+
+
+def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile():
+    log = Log()
+    log.add("de-registrations", "d1")
+    log.before_poll = lambda number: refusal(503) if number < 5 else None
+    found = events_of(log)
+    assert next(found).device_id == "d1"
+    assert log.time.slept == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_the_service_is_left_alone_for_as_long_as_it_asks():
+    log = Log()
+    log.add("de-registrations", "d1")
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"}) if number == 1 else None
+    assert next(events_of(log)).device_id == "d1"
+    assert log.time.slept == [20.0]
+
+
+def test_a_pause_is_no_longer_than_the_time_there_is():
+    log = Log()
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "90"})
+    reader = reader_of(log, after=0)
+    reader.read(25)
+    reader.read(7)
+    reader.read(0)
+    assert log.time.slept == [7, 0]
+    assert len(log.polls) == 1
+
+
+def test_a_deleted_channel_is_taken_up_where_it_was():
+    log = Log()
+    log.add("de-registrations", "d1")
+    log.before_poll = lambda number: refusal(410) if number == 1 else None
+    assert next(events_of(log)).device_id == "d1"
+    assert log.polls[-1]["after"] == "0"
+
+
+def test_a_refused_key_ends_the_reading_at_once():
+    log = Log()
+    log.before_poll = lambda number: refusal(401)
+    with pytest.raises(AuthenticationError):
+        next(events_of(log))
+    assert len(log.polls) == 1
+
+
+# Events
+
+
+def test_events_end_after_a_time_without_any():
+    log = Log()
+    began = log.time()
+    assert list(events_of(log, timeout_seconds=60)) == []
+    assert log.time() - began == 60
+    assert [poll["hold"] for poll in log.polls] == ["25", "25", "10"]
+
+
+def test_every_event_gives_the_wait_its_full_time_again_and_the_takers_time_does_not_count():
+    log = Log()
+    log.add("de-registrations", "d1")
+    found = events_of(log, timeout_seconds=30)
+    next(found)
+    log.time.seconds += 1000
+    log.add("de-registrations", "d2")
+    assert [event.device_id for event in found] == ["d2"]
+
+
+def test_a_gap_is_told_as_an_event_and_as_a_warning():
+    log = Log()
+    for number in range(5):
+        log.add("de-registrations", f"d{number}")
+    log.drop_to(3)
+    with pytest.warns(GapWarning, match="1-3"):
+        first, *others = list(events_of(log, timeout_seconds=10))
+    assert (first.kind, first.first_seq, first.seq) == (EventKind.GAP, 1, 3)
+    assert [event.device_id for event in others] == ["d3", "d4"]
+
+
+def test_a_new_and_shorter_log_is_a_gap_and_is_read_on_from_its_end():
+    log = Log()
+    log.add("de-registrations", "old")
+
+    def grow(number: int) -> None:
+        if number == 3:
+            log.add("de-registrations", "new")
+
+    log.before_poll = grow
+    with pytest.warns(GapWarning, match="all before"):
+        gap, event = list(events_of(log, after=400, timeout_seconds=10))
+    assert (gap.kind, gap.first_seq, gap.seq) == (EventKind.GAP, None, None)
+    assert event.device_id == "new"
+
+
+def test_what_is_unknown_is_told_as_an_event_and_as_a_warning():
+    log = Log()
+    log.add("blips", 7)
+    log.add("de-registrations", "d1")
+    with pytest.warns(CompatibilityWarning, match="blips"):
+        unknown, known = list(events_of(log, timeout_seconds=10))
+    assert (unknown.kind, known.kind) == (EventKind.UNKNOWN, EventKind.DEREGISTRATION)
+
+
+def test_a_service_that_stays_away_is_told_in_the_end():
+    log = Log()
+    log.before_poll = lambda number: lost()
+    with pytest.raises(ConnectionFailed):
+        list(events_of(log, timeout_seconds=60))
+    assert sum(log.time.slept) == 60
+
+
+def test_two_iterators_do_not_take_from_each_other():
+    log = Log()
+    log.add("de-registrations", "d1")
+    first, second = events_of(log), events_of(log)
+    assert [next(first).device_id, next(second).device_id] == ["d1", "d1"]
+
+
+# Answers
+
+
+def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then():
+    log = Log()
+    log.add_answer("of somebody else")
+    pump = pump_of(log)
+    pump.expect("a")
+    pump.expect("b")
+    assert log.polls == [{"after": "latest", "hold": "0"}]
+
+
+def test_when_the_end_cannot_be_found_nothing_is_expected():
+    log = Log()
+    log.before_poll = lambda number: lost()
+    with pytest.raises(ConnectionFailed):
+        pump_of(log).expect("a")
+    assert len(log.polls) == 3
+
+
+def test_an_answer_that_is_there_before_anybody_waits_is_not_lost():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.add_answer("a")
+    answer = pump.wait(expectation, 10)
+    assert answer is not None
+    assert answer.id == "a"
+
+
+def test_a_wait_ends_and_can_be_taken_up_again():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    began = log.time()
+    assert pump.wait(expectation, 30) is None
+    assert log.time() - began == 30
+    log.add_answer("a")
+    assert pump.wait(expectation, 30) is not None
+
+
+def test_one_wait_brings_the_answers_of_all():
+    log = Log()
+    pump = pump_of(log)
+    first, second = pump.expect("a"), pump.expect("b")
+    log.add_answer("b")
+    log.add_answer("a")
+    assert pump.wait(first, 10) is not None
+    polls = len(log.polls)
+    assert pump.wait(second, 10) is not None
+    assert len(log.polls) == polls
+
+
+def test_a_look_without_waiting_asks_once():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    assert pump.wait(expectation, 0) is None
+    assert log.polls[1:] == [{"after": "0", "hold": "0"}]
+
+
+def test_a_gap_while_answers_are_awaited_is_warned_of_and_the_wait_goes_on():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.add("de-registrations", "d1")
+    log.add_answer("a")
+    log.drop_to(1)
+    with pytest.warns(GapWarning, match="1-1"):
+        assert pump.wait(expectation, 10) is not None
+
+
+def test_after_a_long_idle_time_reading_begins_at_the_end_again():
+    log = Log()
+    pump = pump_of(log)
+    first = pump.expect("a")
+    log.add_answer("a")
+    pump.wait(first, 10)
+    for number in range(100):
+        log.add("de-registrations", f"d{number}")
+    log.drop_to(90)
+    log.time.seconds += 3600
+    second = pump.expect("b")
+    log.add_answer("b")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pump.wait(second, 10) is not None
+
+
+def test_it_does_not_begin_at_the_end_again_while_an_answer_is_due():
+    log = Log()
+    pump = pump_of(log)
+    first = pump.expect("a")
+    log.add_answer("a")
+    log.time.seconds += 3600
+    pump.expect("b")
+    assert pump.wait(first, 10) is not None
+
+
+class HeldLog(Log):
+    """A log whose polls are really held until the test lets them go; it notes how many are open at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Condition()
+        self.open = 0
+        self.most_open = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.params["hold"] != "0":
+            with self.gate:
+                self.open += 1
+                self.most_open = max(self.most_open, self.open)
+                self.gate.notify_all()
+                self.gate.wait_for(lambda: self.last_seq > int(request.url.params["after"]), 10)
+                self.open -= 1
+        return super().__call__(request)
+
+    def wait_until_held(self) -> None:
+        with self.gate:
+            assert self.gate.wait_for(lambda: self.open == 1, 10)
+
+    def let_go(self, async_id: str) -> None:
+        with self.gate:
+            self.add_answer(async_id)
+            self.gate.notify_all()
+
+
+def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
+    log = HeldLog()
+    pump = AnswerPump(LogReader(send_to(log)), Inbox())
+    names = [f"a{number}" for number in range(8)]
+    expectations = {name: pump.expect(name) for name in names}
+    got: dict[str, str] = {}
+
+    def wait(name: str) -> None:
+        answer = pump.wait(expectations[name], 20)
+        got[name] = "nothing" if answer is None else answer.id
+
+    threads = [threading.Thread(target=wait, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for name in names:
+        log.wait_until_held()
+        log.let_go(name)
+    for thread in threads:
+        thread.join(10)
+    assert got == {name: name for name in names}
+    assert log.most_open == 1
+
+
+def test_a_reader_that_fails_leaves_its_place_to_the_next():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.before_poll = lambda number: refusal(401) if number == 2 else None
+    with pytest.raises(AuthenticationError):
+        pump.wait(expectation, 10)
+    log.add_answer("a")
+    assert pump.wait(expectation, 10) is not None
+
+
+# Watches
+
+
+class Seen:
+    """A callback that keeps what it is given, and lets a test wait for it."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.events: list[Event] = []
+        self.fails = fails
+        self.changed = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+        if self.fails:
+            raise RuntimeError("callback")
+
+    def wait_for(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.events) >= count, 10)
+
+
+def wants_all(event: Event) -> bool:
+    return True
+
+
+def test_a_watch_begins_with_what_comes_after_it_and_ends_when_it_is_stopped():
+    log = HeldLog()
+    log.add_answer("before")
+    seen = Seen()
+    with Watch(send_to(log), seen, wants_all) as watch:
+        log.wait_until_held()
+        log.let_go("a1")
+        seen.wait_for(1)
+        assert watch.is_running
+    log.let_go("a2")
+    watch._thread.join(10)
+    assert [event.async_id for event in seen.events] == ["a1"]
+    assert not watch.is_running
+    assert watch.errors == ()
+
+
+def test_an_error_in_the_callback_is_kept_and_logged_and_the_watch_goes_on(caplog):
+    log = HeldLog()
+    seen = Seen(fails=True)
+    with caplog.at_level(logging.ERROR), Watch(send_to(log), seen, wants_all) as watch:
+        for number in (1, 2):
+            log.wait_until_held()
+            log.let_go(f"a{number}")
+            seen.wait_for(number)
+        log.wait_until_held()
+        assert watch.is_running
+    log.let_go("end")
+    watch._thread.join(10)
+    assert [str(error) for error in watch.errors] == ["callback", "callback"]
+    assert len(caplog.records) == 2
+
+
+def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
+    log = HeldLog()
+    seen = Seen()
+    watches: list[Watch] = []
+
+    def stop(event: Event) -> None:
+        watches[0].stop()
+        seen(event)
+
+    watches.append(Watch(send_to(log), stop, wants_all))
+    log.wait_until_held()
+    with log.gate:
+        log.add_answer("a1")
+        log.let_go("a2")
+    seen.wait_for(1)
+    watches[0]._thread.join(10)
+    assert [event.async_id for event in seen.events] == ["a1"]
+
+
+def test_a_refused_key_ends_a_watch_and_is_kept(caplog):
+    log = Log()
+    log.before_poll = lambda number: refusal(401) if number == 2 else None
+    watch = Watch(send_to(log), Seen(), wants_all)
+    watch._thread.join(10)
+    assert [type(error) for error in watch.errors] == [AuthenticationError]
+    assert not watch.is_running
+    assert "watch ended" in caplog.text
+
+
+def test_a_watch_that_cannot_begin_says_so_at_once():
+    log = Log()
+    log.before_poll = lambda number: refusal(401)
+    with pytest.raises(AuthenticationError):
+        Watch(send_to(log), Seen(), wants_all)
+
+
+def test_a_watch_hears_of_a_gap():
+    log = HeldLog()
+    seen = Seen()
+    with Watch(send_to(log), seen, wants_all) as watch:
+        log.wait_until_held()
+        with log.gate:
+            log.add_answer("lost")
+            log.drop_to(1)
+            log.let_go("a2")
+        seen.wait_for(2)
+    log.let_go("end")
+    watch._thread.join(10)
+    assert [event.kind for event in seen.events] == [EventKind.GAP, EventKind.ASYNC_RESPONSE]

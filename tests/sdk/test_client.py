@@ -1,0 +1,469 @@
+"""The client against a real server, in process."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+import mirror_sdk
+from mirror_sdk import (
+    AccessDenied,
+    AuthenticationError,
+    BadRequest,
+    Bench,
+    ConfigError,
+    Conflict,
+    ConnectionFailed,
+    DesiredStatus,
+    DeviceUnavailable,
+    Event,
+    EventKind,
+    LimitExceeded,
+    MirrorClient,
+    NotFound,
+    RequestExpired,
+    ValueKind,
+    ValueRefused,
+    WaitTimeout,
+    WriteRejected,
+)
+from mirror_sdk._operations import place_device_request
+from mirror_sdk._sender import Sender
+from mirror_sdk.config import Settings
+from mirror_server.keys import Scope
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+REBOOT = "/3/0/4"
+
+
+# Devices
+
+
+def test_all_pages_of_the_directory_are_one_list(client, bench):
+    ids = [bench.add_device(f"sensor-{number}") for number in range(5)]
+    listed = client.list_devices()
+    assert sorted(listed.ids) == sorted(ids)
+    assert client.list_devices(limit=3).ids == listed.ids[:3]
+    assert client.list_devices(limit=1).ids == listed.ids[:1]
+    assert client.list_devices(limit=0).ids == []
+
+
+def test_more_devices_than_a_page_holds_are_all_listed():
+    def two_a_page(request: httpx.Request) -> httpx.Response:
+        first = int(request.url.params.get("after", "-1")) + 1
+        devices = [
+            {"id": str(n), "endpoint_name": "e", "state": "registered", **times} for n in range(first, first + 2)
+        ]
+        page = {"data": devices, "has_more": first < 4, "limit": 2, "order": "ASC"}
+        return httpx.Response(200, json=page)
+
+    times = {"created_at": "2026-01-05T08:00:00.000Z", "updated_at": "2026-01-05T08:00:00.000Z"}
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(two_a_page)) as client:
+        assert client.list_devices().ids == ["0", "1", "2", "3", "4", "5"]
+        assert client.list_devices(limit=3).ids == ["0", "1", "2"]
+
+
+def test_devices_are_chosen_by_every_filter_given(client, bench):
+    lamp = bench.add_device("lamp", endpoint_type="Light")
+    fan = bench.add_device("fan", endpoint_type="Fan")
+    bench.deregister(fan)
+    assert client.list_devices(endpoint_type="Light").ids == [lamp]
+    assert client.list_devices(endpoint_name="fan").ids == [fan]
+    assert client.list_devices(id=lamp).ids == [lamp]
+    assert client.list_devices(state="deregistered").ids == [fan]
+    assert client.list_devices(state="registered", endpoint_name="fan").ids == []
+    assert client.list_devices(filters={"endpoint_type__in": ["Fan"], "created_at__gte": bench.get_clock()}).ids == [
+        fan
+    ]
+
+
+def test_an_unknown_filter_is_refused_with_the_known_ones(client):
+    with pytest.raises(BadRequest, match="endpoint_type"):
+        client.list_devices(filters={"colour": "red"})
+
+
+def test_a_device_is_known_to_the_mirror_the_directory_and_by_its_resources(client, device_id):
+    assert client.get_device(device_id).endpoint_name == "sensor-1"
+    assert client.get_directory_device(device_id).endpoint_type == "Light"
+    assert sorted(resource.uri for resource in client.list_resources(device_id)) == sorted(
+        [TEMPERATURE, SWITCH, REBOOT]
+    )
+
+
+@pytest.mark.parametrize("call", ["get_device", "get_directory_device", "list_resources"])
+def test_an_unknown_device_is_not_found(client, call):
+    with pytest.raises(NotFound, match="DEVICE_NOT_FOUND"):
+        getattr(client, call)("nobody")
+
+
+# Device requests
+
+
+def test_a_value_is_read_typed_and_then_stands_in_the_mirror(client, device_id):
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    reported = client.get_device(device_id)[TEMPERATURE].reported
+    assert reported is not None
+    assert reported.value.python == 21.5
+
+
+def test_a_value_is_written_and_then_is_a_desired_value_that_succeeded(client, bench, device_id):
+    client.write_value(device_id, SWITCH, True)
+    desired = client.get_device(device_id)[SWITCH].desired
+    assert desired is not None
+    assert (desired.value.python, desired.status) == (True, DesiredStatus.SUCCESS)
+    assert client.read_value(device_id, SWITCH) is True
+
+
+def test_a_write_brings_no_value(client, device_id):
+    assert client.begin_write(device_id, SWITCH, False).result().kind is ValueKind.NONE
+
+
+def test_a_resource_is_executed(client, device_id):
+    client.execute(device_id, REBOOT)
+    client.execute(device_id, REBOOT, "0='now'")
+    with pytest.raises(WriteRejected):
+        client.execute(device_id, TEMPERATURE)
+
+
+def test_a_handle_tells_what_was_asked_and_when(client, device_id):
+    before = datetime.now(UTC)
+    request = client.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
+    asked = (request.async_id, request.device_id, request.path, request.method, request.expiry_seconds)
+    assert asked == ("my-id", device_id, TEMPERATURE, "GET", 30)
+    assert before <= request.issued_at <= datetime.now(UTC)
+    assert "waiting" in repr(request)
+    assert request.result().python == 21.5
+    assert "answered" in repr(request)
+    assert request.done()
+    assert request.exception() is None
+    assert request.result().python == 21.5
+
+
+def test_done_looks_by_itself(client, bench, device_id):
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, TEMPERATURE)
+    assert not request.done()
+    bench.set_online(device_id, True)
+    assert request.done()
+
+
+def test_a_refused_write_is_an_error_with_its_category(client, device_id):
+    request = client.begin_write(device_id, TEMPERATURE, 5.0)
+    with pytest.raises(WriteRejected) as failure:
+        request.result()
+    error = failure.value
+    told = (error.category, error.status, error.device_id, error.path, error.async_id)
+    assert told == ("METHOD_NOT_ALLOWED", 400, device_id, TEMPERATURE, request.async_id)
+    assert type(request.exception()) is WriteRejected
+
+
+def test_a_request_expires_when_the_device_stays_away(client, bench, device_id):
+    bench.set_online(device_id, False)
+    request = client.begin_write(device_id, SWITCH, True, expiry_seconds=60)
+    bench.advance(61)
+    with pytest.raises(RequestExpired, match="expiry_seconds"):
+        request.result()
+
+
+def test_a_request_fails_when_the_device_leaves(client, bench, device_id):
+    bench.set_answer(device_id, "silent")
+    request = client.begin_read(device_id, TEMPERATURE)
+    bench.deregister(device_id)
+    with pytest.raises(DeviceUnavailable):
+        request.result()
+
+
+def test_a_wait_that_timed_out_can_be_taken_up_again(client, bench, device_id):
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, TEMPERATURE)
+    with pytest.raises(WaitTimeout, match="may still finish"):
+        request.result(timeout=0)
+    bench.set_online(device_id, True)
+    assert request.result().python == 21.5
+
+
+def test_answers_find_their_requests_in_any_order(client, bench, device_id):
+    requests = [client.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
+    read = client.begin_read(device_id, TEMPERATURE)
+    assert read.result().python == 21.5
+    assert [request.exception() for request in reversed(requests)] == [None] * 5
+
+
+def test_one_client_serves_many_threads_at_once(client, bench):
+    devices = {bench.add_device(f"s{n}", [{"path": TEMPERATURE, "value": f"{n}.5"}]): n + 0.5 for n in range(8)}
+    with ThreadPoolExecutor(8) as pool:
+        values = list(pool.map(lambda device_id: client.read_value(device_id, TEMPERATURE), [*devices] * 5))
+    assert values == [*devices.values()] * 5
+
+
+def test_two_threads_wait_on_one_client_for_different_devices(client, bench, device_id):
+    other_id = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "7"}])
+    for one in (device_id, other_id):
+        bench.set_online(one, False)
+    requests = [client.begin_read(one, TEMPERATURE) for one in (device_id, other_id)]
+    with ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(request.result, 20) for request in requests]
+        bench.set_online(other_id, True)
+        assert waits[1].result(20).python == 7
+        bench.set_online(device_id, True)
+        assert waits[0].result(20).python == 21.5
+
+
+def test_the_same_request_under_the_same_id_is_placed_once(client, bench, device_id):
+    bench.set_online(device_id, False)
+    handles = [client.begin_write(device_id, SWITCH, True, async_id="once") for _ in range(2)]
+    bench.set_online(device_id, True)
+    assert [handle.exception() for handle in handles] == [None, None]
+
+
+def test_another_request_under_the_same_id_is_a_conflict(client, device_id):
+    client.write_value(device_id, SWITCH, True)
+    client.begin_write(device_id, SWITCH, True, async_id="taken")
+    with pytest.raises(Conflict):
+        client.begin_read(device_id, TEMPERATURE, async_id="taken")
+
+
+def test_a_full_queue_is_said_to_be_full(client, bench, device_id):
+    bench.set_online(device_id, False)
+    for _ in range(20):
+        client.begin_read(device_id, TEMPERATURE)
+    with pytest.raises(LimitExceeded, match="QUEUE_IS_FULL"):
+        client.begin_read(device_id, TEMPERATURE)
+
+
+class LosesAnswers(httpx.BaseTransport):
+    """Carries requests to the server, and loses the answer to the first device request."""
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self.inner = inner
+        self.lost = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = self.inner.handle_request(request)
+        if request.method == "POST" and not self.lost:
+            self.lost += 1
+            raise httpx.ReadError("reset")
+        return response
+
+
+def test_a_request_whose_first_answer_was_lost_is_placed_once(mirror, bench, device_id):
+    key = mirror.new_key()
+    transport = LosesAnswers(mirror.transport)
+    settings = Settings.of("http://mirror.localhost", key)
+    sender = Sender(settings, timeout_seconds=5, transport=transport, sleep=lambda seconds: None)
+    sender.send(place_device_request(device_id, "once", method="GET", path=TEMPERATURE))
+    bench.deregister(device_id)
+    with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as client:
+        told = [event.kind for event in client.events(after=0, limit=2)]
+    assert transport.lost == 1
+    assert told == [EventKind.ASYNC_RESPONSE, EventKind.DEREGISTRATION]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "named"),
+    [
+        ({"path": "3303/0/5700"}, ValueError, "resource path"),
+        ({"path": TEMPERATURE, "expiry_seconds": 0}, ValueError, "expiry_seconds"),
+        ({"path": TEMPERATURE, "async_id": "no spaces"}, ValueError, "async_id"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(client, device_id, arguments, kind, named):
+    with pytest.raises(kind, match=named):
+        client.begin_read(device_id, **arguments)
+
+
+def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):
+    with pytest.raises(ValueRefused):
+        client.write_value(device_id, SWITCH, "warm")
+    assert client.get_device(device_id)[SWITCH].desired is None
+
+
+def test_a_path_the_device_does_not_have_is_refused(client, device_id):
+    with pytest.raises(BadRequest, match="RESOURCE_NOT_FOUND"):
+        client.begin_read(device_id, "/3303/9/5700")
+
+
+# Subscriptions and events
+
+
+def test_a_subscription_begins_is_listed_and_ends(client, device_id):
+    assert client.list_subscriptions(device_id) == []
+    client.subscribe(device_id, TEMPERATURE)
+    client.subscribe(device_id, SWITCH)
+    assert client.list_subscriptions(device_id) == [TEMPERATURE, SWITCH]
+    client.unsubscribe(device_id, SWITCH)
+    assert [client.is_subscribed(device_id, path) for path in (TEMPERATURE, SWITCH)] == [True, False]
+    client.delete_subscriptions(device_id)
+    assert client.list_subscriptions(device_id) == []
+
+
+def test_presubscriptions_are_put_got_and_deleted(client, bench, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
+    assert not client.is_subscribed(device_id, TEMPERATURE)
+    bench.update_registration(device_id)
+    assert client.get_device(device_id)[TEMPERATURE].subscribed
+    (rule,) = client.get_presubscriptions()
+    assert (rule.endpoint_type, rule.resource_path) == ("Light", ["/3303/*"])
+    client.delete_presubscriptions()
+    assert client.get_presubscriptions() == []
+
+
+def test_rules_can_be_applied_to_the_devices_that_are_there(client, device_id):
+    events = client.events(limit=1)
+    client.put_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
+    assert [event.path for event in events] == [TEMPERATURE]
+    assert client.get_device(device_id)[TEMPERATURE].subscribed
+
+
+def test_events_are_those_from_the_call_on(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, 1)
+    events = client.events(limit=2)
+    bench.set_value(device_id, TEMPERATURE, 22.5)
+    bench.deregister(device_id)
+    first, second = list(events)
+    assert first.value is not None
+    assert (first.kind, first.device_id, first.path, first.value.python) == (
+        "observation",
+        device_id,
+        TEMPERATURE,
+        22.5,
+    )
+    assert first.changed_at == bench.get_clock()
+    assert (second.kind, second.device_id) == (EventKind.DEREGISTRATION, device_id)
+
+
+def test_events_can_be_taken_up_behind_a_number(client, bench, device_id):
+    events = client.events(limit=1)
+    bench.update_registration(device_id)
+    (first,) = list(events)
+    bench.deregister(device_id)
+    (second,) = list(client.events(after=first.seq, limit=1))
+    assert (first.kind, second.kind) == (EventKind.REG_UPDATE, EventKind.DEREGISTRATION)
+
+
+def test_events_and_answers_do_not_take_from_each_other(client, bench, device_id):
+    events = client.events(limit=1)
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    (event,) = list(events)
+    assert (event.kind, event.status) == (EventKind.ASYNC_RESPONSE, 200)
+
+
+def test_a_watch_hears_what_it_asked_for(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    client.subscribe(device_id, SWITCH)
+    bench.set_value(device_id, TEMPERATURE, 20)
+    seen: list[Event] = []
+    enough = threading.Event()
+
+    def hear(event: Event) -> None:
+        seen.append(event)
+        if event.value is not None and event.value.python == 23.5:
+            enough.set()
+
+    with client.watch(hear, paths=["/3303/*"], device_ids=[device_id]):
+        bench.set_value(device_id, SWITCH, "1")
+        bench.set_value(device_id, TEMPERATURE, 22.5)
+        bench.set_value(device_id, TEMPERATURE, 23.5)
+        assert enough.wait(20)
+    assert [event.value.python for event in seen if event.value is not None] == [22.5, 23.5]
+
+
+def test_a_closed_client_has_stopped_its_watches(new_client: Callable[..., MirrorClient]):
+    client = new_client()
+    watch = client.watch(lambda event: None)
+    client.close()
+    assert not watch.is_running
+
+
+def test_the_poll_channel_can_be_deleted_at_any_time(client, device_id):
+    client.delete_poll_channel()
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+    client.delete_poll_channel()
+    assert client.read_value(device_id, TEMPERATURE) == 21.5
+
+
+# Tables
+
+
+def test_a_state_table_has_the_devices_asked_for(client, bench, device_id):
+    pytest.importorskip("pandas")
+    other_id = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "7"}])
+    client.read_value(device_id, TEMPERATURE)
+    frame = client.state_frame([device_id], paths=["/3303/*"])
+    assert frame["device_id"].tolist() == [device_id]
+    assert frame["reported_num"].tolist() == [21.5]
+    assert frame.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
+    assert frame.attrs["mirror"]["server"] == client.base_url
+    assert set(client.state_frame()["device_id"]) == {device_id, other_id}
+    assert set(client.state_frame(client.list_devices(id=other_id))["device_id"]) == {other_id}
+
+
+def test_a_state_table_of_one_text_is_refused_with_the_cure(client):
+    with pytest.raises(TypeError, match=r"devices=\['d1'\]"):
+        client.state_frame("d1")
+
+
+def test_without_pandas_a_table_says_what_to_install(client, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mirror_sdk.frames", None)
+    with pytest.raises(ImportError, match=r'pip install "device-state-mirror\[frames\]"'):
+        client.state_frame([])
+
+
+# The client itself
+
+
+def test_a_client_of_the_environment(mirror, monkeypatch):
+    monkeypatch.setenv("API_HOST", "mirror.localhost")
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    with MirrorClient.from_env(transport=mirror.transport) as client:
+        assert client.base_url == "http://mirror.localhost"
+        assert client.list_devices().ids == []
+    monkeypatch.delenv("API_KEY")
+    with pytest.raises(ConfigError, match="API_KEY"):
+        MirrorClient.from_env()
+
+
+def test_an_unknown_key_and_a_missing_scope_are_told_apart(mirror, new_client, device_id):
+    with pytest.raises(AuthenticationError), MirrorClient("x", "no-key", transport=mirror.transport) as client:
+        client.list_devices()
+    with pytest.raises(AccessDenied, match="write"):
+        new_client(Scope.READ).write_value(device_id, SWITCH, True)
+
+
+def test_the_key_is_in_no_repr_and_in_no_error(mirror):
+    key = mirror.new_key(Scope.READ)
+    with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as client:
+        with pytest.raises(AccessDenied) as denied:
+            client.get_presubscriptions()
+        texts = [repr(client), repr(Bench(client)), repr(denied.value), str(vars(denied.value))]
+    assert texts[0] == "<MirrorClient http://mirror.localhost>"
+    assert not [text for text in texts if key in text]
+
+
+def test_health_is_told_without_an_error(client):
+    assert client.is_healthy()
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(refuse)) as lonely:
+        assert not lonely.is_healthy()
+        with pytest.raises(ConnectionFailed):
+            lonely.list_devices()
+
+
+def test_every_public_name_is_there_and_none_twice():
+    assert len(set(mirror_sdk.__all__)) == len(mirror_sdk.__all__)
+    assert all(hasattr(mirror_sdk, name) for name in mirror_sdk.__all__)
+
+
+def test_importing_the_client_does_not_import_pandas():
+    code = "import sys, mirror_sdk; print('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,64 @@
+"""How an answer to a device request is read; what a client does with it is tested against a server."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable
+from mirror_sdk.values import NO_VALUE
+from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.notifications import AsyncResponse
+
+READING = {"id": "a1", "status": 200, "payload": "MjEuNQ==", "ct": "text/plain"}
+
+
+def placed(method: Method = "GET", expiry_seconds: int | None = None) -> PlacedRequest:
+    return PlacedRequest(
+        async_id="a1",
+        device_id="d1",
+        path="/3303/0/5700",
+        method=method,
+        issued_at=datetime(2026, 1, 5, tzinfo=UTC),
+        expiry_seconds=expiry_seconds,
+    )
+
+
+def answer(**members: object) -> AsyncResponse:
+    return AsyncResponse.model_validate({"id": "a1", "payload": "", **members})
+
+
+def test_an_answer_that_was_done_is_no_failure_and_has_the_value_of_its_path():
+    done = AsyncResponse.model_validate(READING)
+    assert placed().read_failure(done) is None
+    assert placed().read_value(done).python == 21.5
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_write_or_an_execution_brings_a_value_only_where_the_device_sends_one(method):
+    assert placed(method).read_value(answer(status=200)) is NO_VALUE
+    assert placed(method).read_value(AsyncResponse.model_validate(READING)).raw == b"21.5"
+
+
+def test_a_failure_names_device_path_and_request():
+    failure = placed().read_failure(answer(status=504, error="TIMEOUT"))
+    assert type(failure) is DeviceUnavailable
+    told = (failure.category, failure.status, failure.device_id, failure.path, failure.async_id)
+    assert told == ("TIMEOUT", 504, "d1", "/3303/0/5700", "a1")
+
+
+@pytest.mark.parametrize(("error", "category"), [("SHORT_AND_STOUT", "SHORT_AND_STOUT"), (None, "UNKNOWN")])
+def test_a_failure_nobody_knows_is_still_a_failure(error, category):
+    failure = placed().read_failure(answer(status=418, error=error))
+    assert type(failure) is DeviceRequestFailed
+    assert failure.category == category
+
+
+@pytest.mark.parametrize(("expiry_seconds", "seconds"), [(None, 60), (1, 6), (10, 15), (60, 60), (3600, 60)])
+def test_a_wait_lasts_until_its_expiry_was_told_and_a_minute_at_most(expiry_seconds, seconds):
+    assert placed(expiry_seconds=expiry_seconds).default_timeout_seconds == seconds
+
+
+def test_a_wait_that_is_over_says_that_the_request_is_not():
+    assert "2.5 s" in str(placed().late(2.5))
+    assert "may still finish" in str(placed().late(2.5))

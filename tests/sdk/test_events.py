@@ -1,0 +1,113 @@
+"""Entries of the log as events."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mirror_sdk._cursor import Batch
+from mirror_sdk._inbox import Unreadable, read_entries
+from mirror_sdk._operations import Gap
+from mirror_sdk.events import Event, EventKind, event_filter, read_events
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MOMENT = 1614180566644
+OBSERVATION = {
+    "ep": "d1",
+    "path": "/3303/0/5700",
+    "ct": "text/plain",
+    "payload": "MjEuNQ==",
+    "timestamp": MOMENT,
+    "uid": "u",
+}
+MESSAGE = {
+    "async-responses": [
+        {"id": "a1", "status": 200, "payload": "My4zMQ==", "ct": "text/plain"},
+        {"id": "a2", "status": 504, "error": "TIMEOUT", "payload": ""},
+    ],
+    "notifications": [OBSERVATION],
+    "registrations": [{"ep": "d1", "ept": "Light", "resources": [{"path": "/3/0/0"}]}],
+    "reg-updates": [{"ep": "d1"}],
+    "de-registrations": ["d1"],
+    "registrations-expired": ["d2"],
+    "blips": [7],
+}
+
+
+def events(message: dict[str, object], gap: Gap | None = None) -> list[Event]:
+    return list(read_events(Batch(tuple(read_entries(message)), 9, gap), NOW))
+
+
+def test_each_entry_is_an_event_of_its_kind_with_the_number_of_its_message():
+    found = events(MESSAGE)
+    kinds = "async_response async_response observation registration reg_update deregistration expired unknown"
+    assert " ".join(event.kind for event in found) == kinds
+    assert {(event.seq, event.received_at) for event in found} == {(9, NOW)}
+
+
+def test_an_observation_has_its_typed_value_and_the_time_of_the_change():
+    (event,) = events({"notifications": [OBSERVATION]})
+    assert event.value is not None
+    assert (event.device_id, event.path, event.value.python, event.uid) == ("d1", "/3303/0/5700", 21.5, "u")
+    assert event.changed_at == datetime(2021, 2, 24, 15, 29, 26, 644000, tzinfo=UTC)
+
+
+def test_an_async_response_has_its_outcome_and_its_value_as_text():
+    done, failed = events({"async-responses": MESSAGE["async-responses"]})
+    assert done.value is not None
+    assert (done.async_id, done.status, done.category, done.value.python) == ("a1", 200, None, "3.31")
+    assert (failed.async_id, failed.status, failed.category, failed.value) == ("a2", 504, "TIMEOUT", None)
+
+
+def test_what_has_no_place_in_an_event_is_still_there():
+    (event,) = events({"registrations": MESSAGE["registrations"]})
+    assert event.content.ept == "Light"
+    (unknown,) = events({"blips": [7]})
+    assert unknown.content == Unreadable("blips", 7)
+
+
+def test_a_gap_comes_first_with_its_numbers():
+    gap, observation = events({"notifications": [OBSERVATION]}, gap=Gap(3, 7))
+    assert (gap.kind, gap.first_seq, gap.seq) == (EventKind.GAP, 3, 7)
+    assert observation.kind == EventKind.OBSERVATION
+
+
+def test_a_clock_gone_mad_does_not_stop_the_events():
+    (event,) = events({"notifications": [OBSERVATION | {"timestamp": 10**18}]})
+    assert event.changed_at is None
+    assert event.value is not None
+
+
+def test_repr_is_one_line_of_what_is_known():
+    (event,) = events({"notifications": [OBSERVATION]})
+    assert repr(event) == "<Event observation device_id=d1 path=/3303/0/5700 value=21.5 seq=9>"
+
+
+@pytest.mark.parametrize(
+    ("paths", "device_ids", "kinds"),
+    [
+        (
+            None,
+            None,
+            "async_response async_response observation registration reg_update deregistration expired unknown",
+        ),
+        (["/3303/*"], None, "observation unknown"),
+        (["/3311/*", "/3303/0/5700"], None, "observation unknown"),
+        (["/3311/*"], None, "unknown"),
+        (None, {"d2"}, "expired unknown"),
+        (None, {"d1"}, "observation registration reg_update deregistration unknown"),
+        (["/3303/*"], ["d2"], "unknown"),
+    ],
+)
+def test_filters_let_through_what_is_wanted_and_what_is_unknown(paths, device_ids, kinds):
+    wanted = filter(event_filter(paths, device_ids), events(MESSAGE))
+    assert " ".join(event.kind for event in wanted) == kinds
+
+
+def test_no_filter_hides_a_gap():
+    (gap,) = events({}, gap=Gap(None, None))
+    assert event_filter(["/3303/*"], ["d1"])(gap)
+
+
+def test_a_text_in_place_of_a_list_is_refused_with_the_cure():
+    with pytest.raises(TypeError, match=r"device_ids=\['d1'\]"):
+        event_filter(None, "d1")

@@ -1,0 +1,160 @@
+"""Entries of messages, and answers on their way to whoever expects them."""
+
+import gc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from mirror_sdk._inbox import Entry, Expectation, Inbox, Unreadable, read_entries
+from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+
+GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
+
+
+def answer(async_id: str, status: int = 200) -> Entry:
+    return Entry("async-responses", AsyncResponse(id=async_id, status=status))
+
+
+class Traffic(RuleBasedStateMachine):
+    """Any interleaving of expecting, forgetting and feeding, with answers that come again."""
+
+    IDS = st.sampled_from(["a", "b", "c", "d"])
+
+    def __init__(self):
+        super().__init__()
+        self.inbox = Inbox(keep=2)
+        self.held: dict[str, Expectation] = {}
+        self.due: dict[str, int] = {}  # what each held expectation must have got
+        self.early: dict[str, int] = {}  # what nobody expected, oldest first
+        self.sent = 0
+
+    @rule(async_id=IDS)
+    def expect(self, async_id):
+        self.held[async_id] = self.inbox.expect(async_id)
+        if async_id in self.early:
+            self.due.setdefault(async_id, self.early.pop(async_id))
+
+    @rule(async_id=IDS)
+    def forget(self, async_id):
+        self.held.pop(async_id, None)
+        self.due.pop(async_id, None)
+
+    @rule(async_ids=st.lists(IDS, max_size=5))
+    def feed(self, async_ids):
+        entries = []
+        for async_id in async_ids:
+            self.sent += 1
+            entries.append(answer(async_id, status=self.sent))
+            if async_id in self.held:
+                self.due.setdefault(async_id, self.sent)
+            else:
+                self.early.setdefault(async_id, self.sent)
+                if len(self.early) > 2:
+                    del self.early[next(iter(self.early))]
+        self.inbox.feed(entries)
+
+    @invariant()
+    def each_expectation_has_the_first_answer_and_no_other(self):
+        got = {async_id: one.answer.status for async_id, one in self.held.items() if one.answer is not None}
+        assert got == self.due
+
+    @invariant()
+    def unclaimed_answers_are_those_nobody_expects_and_bounded(self):
+        assert self.inbox.unclaimed == len(self.early) <= 2
+
+    @invariant()
+    def it_is_idle_when_nobody_waits(self):
+        assert self.inbox.is_idle == (self.held.keys() == self.due.keys())
+
+
+TestTraffic = Traffic.TestCase
+
+
+def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
+    inbox = Inbox()
+    expectation = inbox.expect("a")
+    inbox.feed([answer("a", 200), answer("a", 504), answer("b"), answer("b")])
+    assert expectation.answer is not None
+    assert expectation.answer.status == 200
+    assert (inbox.duplicates, inbox.unclaimed) == (2, 1)
+
+
+def test_a_wait_that_is_taken_up_again_finds_the_late_answer():
+    inbox = Inbox()
+    handle = inbox.expect("a")
+    assert handle.answer is None
+    inbox.feed([answer("a")])
+    assert inbox.expect("a") is handle
+    assert handle.answer is not None
+
+
+def test_the_oldest_unclaimed_answers_make_room():
+    inbox = Inbox(keep=3)
+    inbox.feed(answer(str(number)) for number in range(5))
+    assert (inbox.unclaimed, inbox.dropped) == (3, 2)
+    assert inbox.expect("1").answer is None
+    assert inbox.expect("4").answer is not None
+
+
+def test_a_request_nobody_asks_about_leaves_nothing_behind():
+    inbox = Inbox()
+    for number in range(100):
+        inbox.expect(str(number))
+    gc.collect()
+    assert inbox.is_idle
+    assert len(inbox._expectations) == 0
+
+
+def test_each_list_is_read_as_what_it_is():
+    message = {
+        "async-responses": [{"id": "a", "status": 200, "payload": "My4zMQ=="}],
+        "notifications": [GOOD],
+        "registrations": [{"ep": "d", "q": True}],
+        "reg-updates": [{"ep": "d"}],
+        "de-registrations": ["d", {"ep": "e"}],
+        "registrations-expired": ["f"],
+    }
+    bodies = [entry.body for entry in read_entries(message)]
+    first, second, *others = bodies
+    assert isinstance(first, AsyncResponse)
+    assert (first.id, first.payload) == ("a", b"3.31")
+    assert isinstance(second, Notification)
+    assert (second.ep, second.payload) == ("d", b"406")
+    assert [body.ep for body in others if isinstance(body, RegistrationEvent)] == ["d", "d", "d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    "broken", [None, 7, "text", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}]
+)
+def test_a_malformed_entry_never_takes_another_with_it(broken):
+    entries = list(read_entries({"notifications": [GOOD, broken, GOOD]}))
+    assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
+    assert entries[1].body == Unreadable("notifications", broken)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(["async-responses", "notifications", "registrations", "de-registrations", "blips"])
+
+
+@given(message=st.dictionaries(KEYS, JSON, max_size=4))
+def test_no_message_is_fatal_and_its_good_entries_arrive(message):
+    inbox = Inbox()
+    expectation = inbox.expect("wanted")
+    others = list(read_entries(message))
+    inbox.feed([*others, answer("wanted")])
+    assert expectation.answer is not None
+    assert inbox.unreadable == sum(isinstance(entry.body, Unreadable) for entry in others)
+
+
+def test_unknown_lists_are_counted_and_the_newest_kept():
+    inbox = Inbox()
+    inbox.feed(read_entries({"blips": list(range(150)), "blop": {"a": 1}}))
+    assert inbox.unreadable == 151
+    assert len(inbox.newest_unreadable) == 100
+    assert inbox.newest_unreadable[-1] == Unreadable("blop", {"a": 1})

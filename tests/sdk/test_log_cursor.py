@@ -1,0 +1,71 @@
+"""What answers and failures mean for a reader's position."""
+
+import pytest
+
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._cursor import NOTHING, LogCursor
+from mirror_sdk._operations import Gap, Poll
+from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
+from mirror_sdk.wire.errors import ErrorBody
+
+
+def cursor(seq: int | None = 5) -> LogCursor:
+    return LogCursor(seq, Backoff(chance=lambda: 1.0))
+
+
+def refusal(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
+    return api_error(status, ErrorBody(code=status, type="t", message="m", reason=reason), retry_after_seconds)
+
+
+PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), refusal(410)]
+LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
+
+
+def test_a_reader_without_a_position_asks_for_the_end_and_does_not_wait():
+    poll = cursor(None).next_poll(25)
+    assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
+
+
+def test_an_answer_moves_the_position_and_gives_its_entries():
+    reader = cursor(5)
+    batch = reader.answered(Poll(9, {"notifications": [{}], "blips": [1]}, Gap(6, 7)))
+    assert (batch.seq, batch.gap, [entry.key for entry in batch.entries]) == (9, Gap(6, 7), ["notifications", "blips"])
+    assert reader.next_poll(25).params == {"after": 9, "hold": 25}
+
+
+@pytest.mark.parametrize("error", PASSING, ids=repr)
+def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(error):
+    reader = cursor(5)
+    assert reader.failed(error) == (NOTHING, 0.5)
+    assert reader.failed(error) == (NOTHING, 1.0)
+    assert reader.last_failure is error
+    assert reader.next_poll(25).params["after"] == 5
+
+
+def test_after_an_answer_failures_begin_anew():
+    reader = cursor(5)
+    for _ in range(4):
+        reader.failed(ConnectionFailed("lost"))
+    reader.answered(Poll(5, {}, None))
+    assert reader.last_failure is None
+    assert reader.failed(ConnectionFailed("lost"))[1] == 0.5
+
+
+def test_the_service_may_ask_for_a_longer_wait():
+    assert cursor().failed(refusal(429, retry_after_seconds=40.0))[1] == 40.0
+
+
+@pytest.mark.parametrize("error", LASTING, ids=repr)
+def test_a_failure_that_would_not_pass_is_raised(error):
+    with pytest.raises(type(error)):
+        cursor().failed(error)
+
+
+def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position():
+    reader = cursor(5000)
+    batch, delay_seconds = reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
+    assert (batch.gap, batch.entries) == (Gap(None, None), ())
+    assert delay_seconds > 0
+    assert reader.next_poll(25).params["after"] == "latest"
+    reader.answered(Poll(2, {}, None))
+    assert reader.next_poll(25).params["after"] == 2

@@ -1,0 +1,124 @@
+"""Operations over HTTP: what is sent, what is sent again, and how failures are told."""
+
+import traceback
+
+import httpx
+import pytest
+
+from mirror_sdk import _operations as ops
+from mirror_sdk._sender import Sender
+from mirror_sdk.config import Settings
+from mirror_sdk.errors import ConnectionFailed, LimitExceeded, ServerError
+
+KEY = "ak_0123_secret"
+REQUEST = ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700")
+
+
+class Service:
+    """Answers with what the script says, one after the other, and keeps what was asked."""
+
+    def __init__(self, *script: httpx.Response | Exception) -> None:
+        self.script = list(script)
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        step = self.script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+class Slept(list[float]):
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+def sender(service: Service, slept: Slept | None = None) -> Sender:
+    return Sender(
+        Settings.of("https://mirror.example.com/base", KEY),
+        timeout_seconds=7,
+        transport=httpx.MockTransport(service),
+        sleep=Slept() if slept is None else slept,
+    )
+
+
+def test_a_request_carries_the_key_the_query_and_the_body():
+    service = Service(httpx.Response(202))
+    sender(service).send(REQUEST)
+    (request,) = service.requests
+    assert request.method == "POST"
+    assert str(request.url) == "https://mirror.example.com/base/v2/device-requests/d1?async-id=a1"
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.content == b'{"method":"GET","uri":"/3303/0/5700"}'
+
+
+def test_what_has_no_body_says_nothing_of_one():
+    service = Service(httpx.Response(204))
+    sender(service).send(ops.delete_presubscriptions())
+    assert "Content-Type" not in service.requests[0].headers
+
+
+def test_a_quoted_device_id_stays_quoted():
+    service = Service(httpx.Response(404))
+    with pytest.raises(Exception, match="404"):
+        sender(service).send(ops.get_device_object("a/../b?c"))
+    assert service.requests[0].url.raw_path == b"/base/v3/devices/a%2F..%2Fb%3Fc/echo"
+
+
+def test_the_time_an_answer_may_be_held_comes_on_top_of_the_timeout():
+    service = Service(httpx.Response(204, headers={"Mirror-Cursor": "3"}), httpx.Response(200))
+    one = sender(service)
+    one.send(ops.poll_log(3, hold_seconds=25))
+    one.send(ops.get_health())
+    timeouts = [request.extensions["timeout"] for request in service.requests]
+    assert [(timeout["connect"], timeout["read"]) for timeout in timeouts] == [(7, 32), (7, 7)]
+
+
+def test_a_device_request_whose_answer_was_lost_is_sent_again_with_the_same_async_id():
+    service = Service(httpx.ReadError("reset"), httpx.RemoteProtocolError("closed"), httpx.Response(202))
+    slept = Slept()
+    sender(service, slept).send(REQUEST)
+    assert {str(request.url.params["async-id"]) for request in service.requests} == {"a1"}
+    assert len(service.requests) == 3
+    assert 0 < slept[0] < slept[1] <= 1.0
+
+
+def test_it_is_sent_three_times_at_most():
+    service = Service(*[httpx.ConnectError("refused")] * 5)
+    with pytest.raises(ConnectionFailed):
+        sender(service).send(REQUEST)
+    assert len(service.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, LimitExceeded), (503, ServerError)])
+def test_a_refusal_is_not_sent_again(status, kind):
+    service = Service(httpx.Response(status))
+    with pytest.raises(kind):
+        sender(service).send(REQUEST)
+    assert len(service.requests) == 1
+
+
+def test_what_is_not_safe_to_repeat_is_sent_once():
+    service = Service(httpx.ReadTimeout("late"))
+    with pytest.raises(ConnectionFailed):
+        sender(service).send(ops.advance_bench_clock(60))
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.DecodingError("gzip")]
+)
+def test_a_failure_of_the_connection_is_ours_and_names_the_place_but_not_the_key(error):
+    with pytest.raises(ConnectionFailed, match=r"GET https://mirror\.example\.com/base/healthz") as failure:
+        sender(Service(error)).send(ops.get_health())
+    assert failure.value.__cause__ is error
+    assert KEY not in "".join(traceback.format_exception(failure.value))
+
+
+def test_redirects_are_not_followed_so_the_key_goes_nowhere_else():
+    service = Service(httpx.Response(302, headers={"Location": "https://elsewhere.example.com"}))
+    with pytest.raises(Exception, match="302"):
+        sender(service).send(ops.get_health())
+    assert len(service.requests) == 1
