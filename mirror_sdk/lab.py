@@ -77,6 +77,9 @@ def _lab_command(first: Path, options: Sequence[str]) -> list[str]:
         "jupyterlab",
         f"--ServerApp.root_dir={first.parent.resolve()}",
         f"--LabApp.default_url=/lab/tree/{first.name}",
+        # Nothing goes to the network on its own.
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         *options,
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -146,7 +149,9 @@ def _child(
 
     It is in a session of its own: a Ctrl-C in the terminal is for us alone, and we stop it in our order.
     """
-    with subprocess.Popen(command, env=env, stdout=stdout, text=True, start_new_session=True) as process:
+    with subprocess.Popen(  # noqa: S603 - our own programs, by this very interpreter
+        command, env=env, stdout=stdout, text=True, start_new_session=True
+    ) as process:
         try:
             yield process
         finally:

@@ -204,6 +204,6 @@ def test_a_name_that_two_devices_have_is_refused_with_their_ids():
 
 def test_the_card_of_a_device_list_has_a_row_for_each_device():
     rows = Cells(DEVICES[:1]._repr_html_()).rows
-    assert rows[0] == ["endpoint name", "device id", "type", "state", "updated at"]
-    assert rows[1][:4] == ["sensor-0", "id-0", "", "registered"]
+    assert rows[0] == ["endpoint name", "device id", "type", "queue mode", "state", "updated at"]
+    assert rows[1][:5] == ["sensor-0", "id-0", "", "no", "registered"]
     assert repr(DEVICES) == "<DeviceList of 4 devices>"

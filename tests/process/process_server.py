@@ -1,0 +1,288 @@
+"""A real server process to test against, and what is needed to wait for it without sleeping."""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from mirror_server import keys as access_keys
+from mirror_server.keys import Scope
+from mirror_server.store.database import Database
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "mirror_server"]
+_KEY_MADE_AT = 1_700_000_000_000
+_PAUSE = threading.Event()
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 10) -> Any:
+    """The first true value of ``condition``, which is asked again and again until then."""
+    end_at = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end_at, f"not within {seconds} s: {what}"
+        _PAUSE.wait(0.005)
+    return value
+
+
+def child_environment(**variables: str) -> dict[str, str]:
+    """What a child process sees: this environment without settings of the server, and the source tree."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
+    python_path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH")]))
+    return inherited | {"PYTHONPATH": python_path} | variables
+
+
+def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=child_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
+class Child:
+    """A process of the command whose output lines are read one by one."""
+
+    def __init__(self, *arguments: str, stderr_path: Path, **variables: str) -> None:
+        self.stderr_path = stderr_path
+        with stderr_path.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [*COMMAND, *arguments], env=child_environment(**variables), stdout=subprocess.PIPE, stderr=stderr
+            )
+        self._unread = b""
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text()
+
+    def read_line(self, seconds: float = 20) -> str:
+        """The next line of its standard output."""
+        assert self._process.stdout is not None
+        end_at = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, end_at - time.monotonic()))
+            assert ready, f"no line within {seconds} s; it says: {self.stderr}"
+            chunk = os.read(self._process.stdout.fileno(), 65536)
+            assert chunk, f"it ended instead of writing a line; it says: {self.stderr}"
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+    def send(self, signal_number: int) -> None:
+        self._process.send_signal(signal_number)
+
+    def wait(self, seconds: float = 20) -> int:
+        """Its exit code."""
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """End it without a chance to tidy up."""
+        self._process.kill()
+        self._process.wait(20)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of its output, after it has ended."""
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def read_exports(demo: Child) -> dict[str, str]:
+    """The environment a demo server prints, once that server answers."""
+    exports: dict[str, str] = {}
+    while {"API_HOST", "API_KEY"} - exports.keys():
+        assignment = demo.read_line().removeprefix("export ")
+        name, _, value = assignment.partition("=")
+        exports[name] = value
+    wait_until(lambda: answers(exports["API_HOST"]), f"an answer of the demo; it says: {demo.stderr}")
+    return exports
+
+
+def answers(url: str) -> bool:
+    """Whether a server is there and healthy."""
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+class ServerProcess:
+    """``mirror-server run`` on a database of its own; may be killed and started again on the same port."""
+
+    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
+        self.database_path = folder / "mirror.db"
+        self.database_url = f"sqlite:///{self.database_path}"
+        self.stderr_path = folder / "stderr.txt"
+        self.url = ""
+        self.child: Child
+        self._options = options
+        self._variables = variables
+        self._port = "0"
+        self._applications: list[Application] = []
+
+    def start(self) -> Self:
+        """Start it and wait until it answers."""
+        arguments = ["run", "--port", self._port, "--database", self.database_url, *self._options]
+        self.child = Child(*arguments, stderr_path=self.stderr_path, **self._variables)
+        line = self.child.read_line()
+        assert line.startswith("Serving "), line
+        self.url = line.rpartition(" on ")[2]
+        self._port = self.url.rpartition(":")[2]
+        wait_until(self._answers, f"an answer of {self.url}/healthz; it says: {self.child.stderr}")
+        return self
+
+    def _answers(self) -> bool:
+        assert self.child.running, self.child.stderr
+        return answers(self.url)
+
+    @property
+    def port(self) -> int:
+        return int(self._port)
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text()
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> int:
+        """Ask it to stop; gives its exit code."""
+        self.child.send(signal_number)
+        return self.child.wait()
+
+    def kill(self) -> None:
+        self.child.kill()
+
+    def key(self, *scopes: Scope) -> str:
+        """A new access key, with all scopes where none is given."""
+        database = Database(self.database_url)
+        try:
+            return access_keys.create(database, "test", scopes or tuple(Scope), _KEY_MADE_AT)
+        finally:
+            database.close()
+
+    def application(self, *scopes: Scope) -> Application:
+        """A client with a new access key."""
+        return self.client(self.key(*scopes))
+
+    def client(self, key: str) -> Application:
+        """A client with this access key."""
+        application = Application(self.url, key)
+        self._applications.append(application)
+        return application
+
+    def close(self) -> None:
+        for application in self._applications:
+            application.http.close()
+        if hasattr(self, "child"):
+            self.child.kill()
+
+
+class Application:
+    """An application: one access key, and the requests the tests send often."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.key = key
+        self.http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=20,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None),
+        )
+
+    def json(self, method: str, path: str, **options: Any) -> Any:
+        """The JSON of a successful answer."""
+        response = self.http.request(method, path, **options)
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+    def add_device(self, name: str, *resources: Mapping[str, Any], queue_mode: bool = False) -> str:
+        """Have the bench add a device; gives its id."""
+        body = {"endpoint_name": name, "queue_mode": queue_mode, "resources": list(resources)}
+        device_id: str = self.json("POST", "/sim/v1/devices", json=body)["id"]
+        return device_id
+
+    def patch_device(self, device_id: str, **behaviour: Any) -> None:
+        self.json("PATCH", f"/sim/v1/devices/{device_id}", json=behaviour)
+
+    def simulated_values(self, device_id: str) -> dict[str, str]:
+        """Path -> the device's own value."""
+        listed = self.json("GET", "/sim/v1/devices")["data"]
+        device = next(device for device in listed if device["id"] == device_id)
+        return {resource["path"]: resource["value"] for resource in device["resources"]}
+
+    def resource(self, device_id: str, path: str) -> Any:
+        """One resource of E1."""
+        listed = self.json("GET", f"/v3/devices/{device_id}/echo")["resources"]
+        return next(resource for resource in listed if resource["resource_path"] == path)
+
+    def read(self, device_id: str, path: str, async_id: str) -> httpx.Response:
+        return self._place(device_id, async_id, {"method": "GET", "uri": path})
+
+    def write(self, device_id: str, path: str, value: str, async_id: str, **more: Any) -> httpx.Response:
+        body = {"method": "PUT", "uri": path, "payload-b64": encoded(value), **more}
+        return self._place(device_id, async_id, body)
+
+    def _place(self, device_id: str, async_id: str, body: Mapping[str, Any]) -> httpx.Response:
+        return self.http.post(f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
+
+    def poll(self, **query: Any) -> httpx.Response:
+        return self.http.get("/v2/notification/pull", params=query)
+
+    def entries(self, after: int = 0) -> Iterator[tuple[str, Any]]:
+        """All entries of the log behind ``after`` as (kind, entry)."""
+        while True:
+            answer = self.poll(after=after, hold=0)
+            assert answer.is_success, answer.text
+            assert "Mirror-Gap" not in answer.headers
+            if answer.status_code == 204:
+                return
+            message = answer.json()
+            listed = [(kind, entry) for kind, entries in message.items() for entry in entries]
+            cursor = int(answer.headers["Mirror-Cursor"])
+            assert len(listed) == cursor - after, "the numbers have a hole"
+            yield from listed
+            after = cursor
+
+    def responses(self) -> dict[str, list[Any]]:
+        """All async responses so far, by async-id."""
+        found: dict[str, list[Any]] = {}
+        for kind, entry in self.entries():
+            if kind == "async-responses":
+                found.setdefault(entry["id"], []).append(entry)
+        return found
+
+    def response(self, async_id: str) -> Any:
+        """The one async response of a request, waited for."""
+        wait_until(lambda: async_id in self.responses(), f"the async response {async_id}")
+        (only,) = self.responses()[async_id]
+        return only

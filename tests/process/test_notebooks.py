@@ -1,0 +1,35 @@
+"""Every notebook gives its stored outputs again, to the letter, on a fresh server with the seed of the demo."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from process_server import ROOT, child_environment
+
+from mirror_sdk import examples
+
+pytestmark = [pytest.mark.process, pytest.mark.notebook]
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_gives_its_stored_outputs(notebook: Path, demo_environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "pytest", "--nbval", str(notebook), "-q", "-p", "no:cacheprovider", "-W", "default"]
+    run = subprocess.run(
+        command,
+        env=child_environment(**demo_environment),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-8000:]
+
+
+def test_the_notebooks_of_the_package_are_copied_once_and_never_over_the_users_own(tmp_path: Path) -> None:
+    first = examples.copy(tmp_path / "notebooks")
+    assert [path.name for path in first] == [path.name for path in examples.list_notebooks()]
+    assert first[0].name == "01_first_steps.ipynb"
+    first[0].write_text("mine")
+    assert examples.copy(tmp_path / "notebooks")[0].read_text() == "mine"
