@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mirror_sdk.errors import UnexpectedAnswer, api_error
 from mirror_sdk.wire import routes
-from mirror_sdk.wire._model import write_timestamp
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.bench import (
     BenchAdvance,
     BenchClock,

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
-from mirror_sdk.wire._model import write_timestamp
+from mirror_sdk.wire.model import write_timestamp
 
 TEXT_PLAIN = "text/plain"
 OCTET_STREAM = "application/octet-stream"

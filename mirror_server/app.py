@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REQUEST_ID = "mirror.request_id"
+_PARKED = "mirror.parked"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
 
@@ -51,6 +52,7 @@ class MirrorApp(Flask):
             return super().make_response(rv)
         park: Callable[[Deferred], None] | None = request.environ.get(PARK)
         if park is not None:
+            request.environ[_PARKED] = True
             park(rv)
             return Response()
         try:
@@ -61,6 +63,7 @@ class MirrorApp(Flask):
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request, with the headers of any other."""
+        del environ[_PARKED]
         with self.request_context(environ):
             return self.finalize_request(self._answer(deferred))
 
@@ -83,7 +86,7 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(notifications.blueprint(services.log, services.polls))
     app.register_blueprint(bench.blueprint(services.bench))
     app.before_request(lambda: _admit(app, services))
-    app.after_request(_with_request_id)
+    app.after_request(_note)
     app.register_error_handler(Refusal, _answer_refusal)
     app.register_error_handler(HTTPException, _answer_http_error)
     app.register_error_handler(Exception, _answer_failure)
@@ -111,8 +114,11 @@ def _request_id() -> str:
     return identity
 
 
-def _with_request_id(response: Response) -> Response:
+def _note(response: Response) -> Response:
+    """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
     response.headers[REQUEST_ID_HEADER] = _request_id()
+    if _PARKED not in request.environ:
+        _log.info("%s %s %d request=%s", request.method, request.path, response.status_code, _request_id())
     return response
 
 

@@ -23,6 +23,8 @@ _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
 
+_LAST_SECONDS = 0.5
+
 
 class Bridge:
     """An ASGI app around the Flask app.
@@ -38,7 +40,7 @@ class Bridge:
         self._stopping = asyncio.Event()
 
     def stop_waiting(self) -> None:
-        """Answer all parked requests at once, as if their time were over."""
+        """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
@@ -64,17 +66,24 @@ class Bridge:
             deferred.release()
 
     async def _gone(self, deferred: Deferred, receive: _Receive) -> bool:
-        """Wait for the future, the end of its time or of the server; true if the client went away before."""
+        """Wait for the future, the end of its time or of the server; true if the client went away before.
+
+        What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
+        """
+        watched = _watch(deferred)
         disconnect: asyncio.Future[Any] = asyncio.ensure_future(receive())
         stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
         done, pending = await asyncio.wait(
-            [_watch(deferred), disconnect, stopping],
+            [watched, disconnect, stopping],
             timeout=deferred.timeout_seconds,
             return_when=asyncio.FIRST_COMPLETED,
         )
+        if stopping in done:
+            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+            await asyncio.wait([watched], timeout=_LAST_SECONDS)
         for waiting in pending:
             waiting.cancel()
-        return disconnect in done and not deferred.future.done()
+        return disconnect in done
 
 
 def _watch(deferred: Deferred) -> asyncio.Future[Any]:

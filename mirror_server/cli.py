@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -72,7 +73,7 @@ clock_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
-    r"""A device state mirror: the last reported and the last desired value of every resource of every device.
+    """A device state mirror: the last reported and the last desired value of every resource of every device.
 
     \b
     Try it, with simulated devices and a fresh key:
@@ -81,7 +82,7 @@ def main() -> None:
     Run it, with a database of your own:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
-    """
+    """  # noqa: D301 - click wants the character, not its escape
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
@@ -117,14 +118,17 @@ def run(host: str, port: int, database_url: str, simulate: int | None, seed: int
 @seed_option
 @clock_option
 def demo(port: int, devices: int, seed: int, clock: str) -> None:
-    r"""Run with simulated devices, a temporary database and a fresh key, for trying things out.
+    """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
     Prints the two lines that tell programs where to go:
 
     \b
       export API_HOST=...
       export API_KEY=...
-    """
+    """  # noqa: D301 - click wants the character, not its escape
+    # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.getLogger("mirror_server").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
         settings = Settings(
             database_url=f"sqlite:///{Path(folder) / 'mirror.db'}",
@@ -187,7 +191,8 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
         services = Services(settings)
     except (ListenError, DatabaseError) as error:
         raise click.ClickException(str(error)) from error
-    announce(f"http://{host}:{listener.getsockname()[1]}", services)
+    authority = f"[{host}]" if ":" in host else host
+    announce(f"http://{authority}:{listener.getsockname()[1]}", services)
     serve(services, listener)
 
 

@@ -13,6 +13,7 @@ from mirror_server.bridge import Bridge
 from mirror_server.services import Services
 
 _STOP_SECONDS = 10
+_BACKLOG = 2048
 
 
 class ListenError(Exception):
@@ -47,6 +48,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # From here on who connects waits for the server to start, and who listens on the same port is told.
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
@@ -59,11 +62,12 @@ def serve(services: Services, listener: socket.socket) -> None:
     config = uvicorn.Config(
         bridge,
         lifespan="off",
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
-        backlog=2048,
+        backlog=_BACKLOG,
     )
     services.start()
     try:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk.wire._model import Timestamp, WireModel
+from mirror_sdk.wire.model import Timestamp, WireModel
 from mirror_sdk.wire.paths import parse_path
 
 AnswerMode = Literal["normal", "reject", "silent"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mirror_sdk.wire._model import WireModel
+from mirror_sdk.wire.model import WireModel
 
 
 class SerializationConfig(WireModel):

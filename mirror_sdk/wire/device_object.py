@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from mirror_sdk.wire._model import Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import Payload, Timestamp, WireModel
 
 
 class DesiredStatus(IntEnum):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk.wire._model import Payload, WireModel
+from mirror_sdk.wire.model import Payload, WireModel
 from mirror_sdk.wire.paths import parse_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"

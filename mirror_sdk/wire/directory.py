@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mirror_sdk.wire._model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import Order, Timestamp, WireModel
 
 FILTER_FIELDS = ("id", "endpoint_name", "endpoint_type", "state", "created_at", "updated_at")
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte")

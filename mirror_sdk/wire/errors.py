@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mirror_sdk.wire._model import WireModel
+from mirror_sdk.wire.model import WireModel
 
 
 class FieldError(WireModel):

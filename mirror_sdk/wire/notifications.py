@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mirror_sdk.wire._model import Payload, WireModel
+from mirror_sdk.wire.model import Payload, WireModel
 
 
 class AsyncResponse(WireModel):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, RootModel
 
-from mirror_sdk.wire._model import WireModel
+from mirror_sdk.wire.model import WireModel
 from mirror_sdk.wire.paths import check_pattern, matches
 
 MAX_RULES = 1024

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, RootModel, ValidationError
 
 import mirror_sdk.wire
-from mirror_sdk.wire._model import WireModel
+from mirror_sdk.wire.model import WireModel
 
 DATA = Path(__file__).parent / "data"
 FREE_FORM_MEMBERS = {"headers", "custom_attributes"}
