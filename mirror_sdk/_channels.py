@@ -17,8 +17,8 @@ from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
+from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Expectation, Inbox, Unreadable
-from mirror_sdk._operations import Operation
 from mirror_sdk.errors import CompatibilityWarning, GapWarning, MirrorError
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.wire.notifications import AsyncResponse

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
+from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Entry, read_entries
-from mirror_sdk._operations import Gap, Operation, Poll
+from mirror_sdk._operations import Gap, Poll
 from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"

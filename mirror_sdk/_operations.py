@@ -9,17 +9,17 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from mirror_sdk.errors import UnexpectedAnswer, api_error
+from mirror_sdk._exchange import Answer, Operation, first_fault, read_json
+from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
-from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.bench import (
     BenchAdvance,
     BenchClock,
@@ -32,11 +32,10 @@ from mirror_sdk.wire.bench import (
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
-from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
 
-T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _SAFE_TO_REPEAT = 3
@@ -48,56 +47,6 @@ _RESOURCES = TypeAdapter(list[EndpointResource])
 
 class _BenchAdded(BaseModel):
     id: str
-
-
-class Answer(Protocol):
-    """What is read of an HTTP answer; ``httpx.Response`` is one."""
-
-    @property
-    def status_code(self) -> int: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def content(self) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Operation(Generic[T]):
-    """One request and the reader of its answer.
-
-    Attributes:
-        method: HTTP method.
-        path: Path below the base URL, quoted.
-        read: Reads an answer that is no error.
-        params: Query parameters.
-        json: Body, or ``None`` for none.
-        hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
-        attempts: How often it may be sent when its answer is lost on the way.
-        also_reads: Statuses from 300 on that are no error here.
-    """
-
-    method: str
-    path: str
-    read: Callable[[Answer], T]
-    params: Mapping[str, str | int] = field(default_factory=dict)
-    json: Any = None
-    hold_seconds: int = 0
-    attempts: int = 1
-    also_reads: frozenset[int] = frozenset()
-
-    def finish(self, answer: Answer) -> T:
-        """The result.
-
-        Raises:
-            APIError: The service refused; which subclass depends on the status.
-            UnexpectedAnswer: It is no answer of this interface.
-        """
-        status = answer.status_code
-        if status in self.also_reads or 200 <= status < 300:
-            return self.read(answer)
-        if status >= 400:
-            raise api_error(status, _read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +71,7 @@ class Poll:
 
 def get_device_object(device_id: str) -> Operation[DeviceObject]:
     """E1. Source: wire.md 1."""
-    return Operation("GET", _of_device(routes.DEVICE_OBJECT, device_id), _json(DeviceObject.model_validate_json))
+    return Operation("GET", _of_device(routes.DEVICE_OBJECT, device_id), read_json(DeviceObject.model_validate_json))
 
 
 def list_devices(
@@ -146,7 +95,7 @@ def list_devices(
     params["limit"] = page_size
     if after is not None:
         params["after"] = after
-    return Operation("GET", routes.DEVICES, _json(DevicePage.model_validate_json), params=params)
+    return Operation("GET", routes.DEVICES, read_json(DevicePage.model_validate_json), params=params)
 
 
 def next_page_after(page: DevicePage) -> str | None:
@@ -156,12 +105,12 @@ def next_page_after(page: DevicePage) -> str | None:
 
 def get_directory_device(device_id: str) -> Operation[Device]:
     """A device as the directory knows it. Source: wire.md 6."""
-    return Operation("GET", _of_device(routes.DEVICE, device_id), _json(Device.model_validate_json))
+    return Operation("GET", _of_device(routes.DEVICE, device_id), read_json(Device.model_validate_json))
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
     """The resources a device has now. Source: wire.md 6."""
-    return Operation("GET", _of_device(routes.ENDPOINT_RESOURCES, device_id), _json(_RESOURCES.validate_json))
+    return Operation("GET", _of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 
 def place_device_request(
@@ -319,7 +268,7 @@ def bench_registration(device_id: str, method: str) -> Operation[None]:
 
 def get_bench_clock() -> Operation[BenchClock]:
     """The service's clock."""
-    return Operation("GET", routes.BENCH_CLOCK, _json(BenchClock.model_validate_json))
+    return Operation("GET", routes.BENCH_CLOCK, read_json(BenchClock.model_validate_json))
 
 
 def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
@@ -328,7 +277,7 @@ def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
     return Operation(
         "POST",
         routes.BENCH_CLOCK,
-        _json(BenchClock.model_validate_json),
+        read_json(BenchClock.model_validate_json),
         json=json_body,
         hold_seconds=_LONGEST_ADVANCE_SECONDS,
     )
@@ -372,13 +321,7 @@ def _checked(model: type[M], given: object) -> M:
     try:
         return model.model_validate(given)
     except ValidationError as exc:
-        raise ValueError(_first_fault(exc)) from exc
-
-
-def _first_fault(fault: ValidationError) -> str:
-    first = fault.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "body"
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
+        raise ValueError(first_fault(exc)) from exc
 
 
 # Reading
@@ -388,26 +331,16 @@ def _nothing(_: Answer) -> None:
     return None
 
 
-def _json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
-    def read(answer: Answer) -> T:
-        try:
-            return validate(answer.content)
-        except ValidationError as exc:
-            raise UnexpectedAnswer(f"the answer is not what the interface says: {_first_fault(exc)}") from exc
-
-    return read
-
-
 def _read_rules(answer: Answer) -> list[PresubscriptionRule]:
-    return _json(PresubscriptionRules.model_validate_json)(answer).root
+    return read_json(PresubscriptionRules.model_validate_json)(answer).root
 
 
 def _read_bench_devices(answer: Answer) -> list[BenchDevice]:
-    return _json(BenchDeviceList.model_validate_json)(answer).data
+    return read_json(BenchDeviceList.model_validate_json)(answer).data
 
 
 def _read_bench_id(answer: Answer) -> str:
-    return _json(_BenchAdded.model_validate_json)(answer).id
+    return read_json(_BenchAdded.model_validate_json)(answer).id
 
 
 def _read_uri_list(answer: Answer) -> list[str]:
@@ -437,20 +370,3 @@ def _read_gap(header: str | None) -> Gap | None:
         return None
     numbers = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", header)
     return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)
-
-
-def _read_error_body(answer: Answer) -> ErrorBody:
-    """The error as the service words it; something in between, such as a proxy, words it in its own way."""
-    try:
-        body = ErrorBody.model_validate_json(answer.content)
-    except ValidationError:
-        status = answer.status_code
-        body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
-    if body.request_id is None:
-        body = body.model_copy(update={"request_id": answer.headers.get(routes.REQUEST_ID_HEADER)})
-    return body
-
-
-def _read_retry_after(answer: Answer) -> float | None:
-    seconds = answer.headers.get("Retry-After", "")
-    return float(seconds) if seconds.isdecimal() else None

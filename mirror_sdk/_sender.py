@@ -9,7 +9,7 @@ from typing import TypeVar
 import httpx
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._operations import Operation
+from mirror_sdk._exchange import Operation
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConnectionFailed
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, overload
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
-from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 
 if TYPE_CHECKING:

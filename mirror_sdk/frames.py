@@ -19,9 +19,9 @@ from pandas.api.types import infer_dtype
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import NO_VALUE, Value, ValueKind
-from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import PathParts, check_pattern, matches, parse_path
 
 _CATEGORY = pa.dictionary(pa.int32(), pa.string())

@@ -174,6 +174,8 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
     }
     for name, value in scope["headers"]:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    # The body is whole here; Werkzeug would take a chunked one for endless and cut it at the limit without a word.
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = str(len(body))
     return environ
 

@@ -101,12 +101,35 @@ def main() -> None:
 )
 @seed_option
 @clock_option
-def run(host: str, port: int, database_url: str, simulate: int | None, seed: int, clock: str) -> None:
+@click.option(
+    "--answer-timeout-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120,
+    show_default=True,
+    envvar="MIRROR_ANSWER_TIMEOUT_SECONDS",
+    show_envvar=True,
+    help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
+)
+def run(
+    host: str,
+    port: int,
+    database_url: str,
+    simulate: int | None,
+    seed: int,
+    clock: str,
+    answer_timeout_seconds: float,
+) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    settings = Settings(database_url=database_url, simulate=simulate, seed=seed, manual_clock=clock == "manual")
+    settings = Settings(
+        database_url=database_url,
+        simulate=simulate,
+        seed=seed,
+        manual_clock=clock == "manual",
+        answer_timeout_seconds=answer_timeout_seconds,
+    )
     _serve(settings, host, port, announce=lambda url, _: click.echo(f"Serving {database_url} on {url}"))
 
 

@@ -12,7 +12,7 @@ from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
 from mirror_server.services import Services
 
-_STOP_SECONDS = 10
+_STOP_SECONDS = 3
 _BACKLOG = 2048
 
 

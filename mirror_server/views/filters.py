@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
 
-from mirror_sdk.wire.model import Timestamp
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS
+from mirror_sdk.wire.model import Timestamp
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
 from mirror_server.store.devices import Condition

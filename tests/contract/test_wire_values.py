@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from mirror_sdk.wire.model import Payload, Timestamp, write_timestamp
 from mirror_sdk.wire.device_object import Desired, DesiredStatus
 from mirror_sdk.wire.errors import ERROR_TYPES
+from mirror_sdk.wire.model import Payload, Timestamp, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 TIMESTAMP = TypeAdapter(Timestamp)

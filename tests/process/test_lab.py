@@ -25,7 +25,8 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.output_path = folder / "output.txt"
-        command = [sys.executable, "-c", "from mirror_sdk.cli import main; main()", "lab", "--no-browser", "--devices=3"]
+        program = "from mirror_sdk.cli import main; main()"
+        command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3"]
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
                 command,

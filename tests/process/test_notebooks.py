@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.process, pytest.mark.notebook]
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_gives_its_stored_outputs(notebook: Path, demo_environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "pytest", "--nbval", str(notebook), "-q", "-p", "no:cacheprovider", "-W", "default"]
+    options = ["--nbval", str(notebook), "-q", "-p", "no:cacheprovider", "-W", "default"]
+    command = [sys.executable, "-m", "pytest", *options]
     run = subprocess.run(
         command,
         env=child_environment(**demo_environment),

@@ -1,0 +1,101 @@
+"""One exchange with the service: the request to send, and how its answer is read. Nothing in here does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from mirror_sdk.errors import UnexpectedAnswer, api_error
+from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+
+T = TypeVar("T")
+
+
+class Answer(Protocol):
+    """What is read of an HTTP answer; ``httpx.Response`` is one."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """One request and the reader of its answer.
+
+    Attributes:
+        method: HTTP method.
+        path: Path below the base URL, quoted.
+        read: Reads an answer that is no error.
+        params: Query parameters.
+        json: Body, or ``None`` for none.
+        hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
+        attempts: How often it may be sent when its answer is lost on the way.
+        also_reads: Statuses from 300 on that are no error here.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    json: Any = None
+    hold_seconds: int = 0
+    attempts: int = 1
+    also_reads: frozenset[int] = frozenset()
+
+    def finish(self, answer: Answer) -> T:
+        """The result.
+
+        Raises:
+            APIError: The service refused; which subclass depends on the status.
+            UnexpectedAnswer: It is no answer of this interface.
+        """
+        status = answer.status_code
+        if status in self.also_reads or 200 <= status < 300:
+            return self.read(answer)
+        if status >= 400:
+            raise api_error(status, _read_error_body(answer), _read_retry_after(answer))
+        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
+
+
+def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
+    """A reader of JSON answers, from what makes a value of the JSON or raises ``ValidationError``."""
+
+    def read(answer: Answer) -> T:
+        try:
+            return validate(answer.content)
+        except ValidationError as exc:
+            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}") from exc
+
+    return read
+
+
+def first_fault(fault: ValidationError) -> str:
+    """What is wrong first, and where, without the value itself."""
+    first = fault.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "body"
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _read_error_body(answer: Answer) -> ErrorBody:
+    """The error as the service words it; something in between, such as a proxy, words it in its own way."""
+    try:
+        body = ErrorBody.model_validate_json(answer.content)
+    except ValidationError:
+        status = answer.status_code
+        body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
+    if body.request_id is None:
+        body = body.model_copy(update={"request_id": answer.headers.get(REQUEST_ID_HEADER)})
+    return body
+
+
+def _read_retry_after(answer: Answer) -> float | None:
+    seconds = answer.headers.get("Retry-After", "")
+    return float(seconds) if seconds.isdecimal() else None
