@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk import _operations as ops
-from mirror_sdk._operations import Gap, Operation, Poll
+from mirror_sdk._exchange import Operation
+from mirror_sdk._operations import Gap, Poll
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
