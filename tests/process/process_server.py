@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,6 +53,12 @@ def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProces
         timeout=30,
         check=False,
     )
+
+
+def run_commands(*commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Run several commands at the same time."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda arguments: run_command(*arguments), commands))
 
 
 def encoded(text: str) -> str:
@@ -152,14 +159,18 @@ class ServerProcess:
 
     def start(self) -> Self:
         """Start it and wait until it answers."""
+        self.begin()
+        wait_until(self._answers, f"an answer of {self.url}/healthz; it says: {self.child.stderr}")
+        return self
+
+    def begin(self) -> None:
+        """Start it and wait until it prints its address."""
         arguments = ["run", "--port", self._port, "--database", self.database_url, *self._options]
         self.child = Child(*arguments, stderr_path=self.stderr_path, **self._variables)
         line = self.child.read_line()
         assert line.startswith("Serving "), line
         self.url = line.rpartition(" on ")[2]
         self._port = self.url.rpartition(":")[2]
-        wait_until(self._answers, f"an answer of {self.url}/healthz; it says: {self.child.stderr}")
-        return self
 
     def _answers(self) -> bool:
         assert self.child.running, self.child.stderr

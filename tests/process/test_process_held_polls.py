@@ -1,0 +1,199 @@
+"""Polls that are held: they cost nobody anything, wake together, and end with their client or the server."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import httpx
+import pytest
+from process_server import Application, ServerProcess, wait_until
+
+pytestmark = pytest.mark.process
+
+SWITCH = "/3311/0/5850"
+POLLS = 200
+
+
+class HeldPoll:
+    """A poll on a connection of its own, sent without waiting for the answer."""
+
+    def __init__(self, server: ServerProcess, key: str, query: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        request = f"GET /v2/notification/pull?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        self.socket.sendall(request.encode())
+
+    def answer(self) -> tuple[int, bytes]:
+        """Status and body."""
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self._more()
+        head, _, body = received.partition(b"\r\n\r\n")
+        headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        while len(body) < int(headers.get(b"content-length", 0)):
+            body += self._more()
+        return int(head.split()[1]), body
+
+    def _more(self) -> bytes:
+        chunk = self.socket.recv(65536)
+        assert chunk, "the connection ended before the answer"
+        return chunk
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def polls() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def hold(polls: ExitStack, server: ServerProcess, key: str, query: str) -> HeldPoll:
+    poll = HeldPoll(server, key, query)
+    polls.callback(poll.close)
+    return poll
+
+
+def answered(held: list[HeldPoll]) -> int:
+    """How many have an answer to read at this moment."""
+    with selectors.DefaultSelector() as selector:
+        for poll in held:
+            selector.register(poll.socket, selectors.EVENT_READ)
+        return len(selector.select(0))
+
+
+def open_or_answered(application: Application, poll: HeldPoll) -> bool:
+    return answered([poll]) > 0 or application.poll(hold=0).status_code == 409
+
+
+def hold_plain(polls: ExitStack, server: ServerProcess, application: Application) -> HeldPoll:
+    """A plain poll that is open for sure: others of its key are refused."""
+    while True:
+        poll = hold(polls, server, application.key, "hold=55")
+        wait_until(partial(open_or_answered, application, poll), "the poll to be open")
+        # It may have come while the other one that asks was open itself.
+        if not answered([poll]):
+            return poll
+
+
+def test_200_held_polls_leave_the_mirror_readable_and_wake_together(
+    shared_server: ServerProcess, application: Application, polls: ExitStack
+) -> None:
+    device_id = application.add_device("held", {"path": SWITCH, "value": "0", "writable": True})
+    last_seq = len(list(application.entries()))
+    held = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
+
+    slowest_seconds = 0.0
+    for _ in range(50):
+        begun_at = time.monotonic()
+        application.json("GET", f"/v3/devices/{device_id}/echo")
+        slowest_seconds = max(slowest_seconds, time.monotonic() - begun_at)
+    assert slowest_seconds < 1
+    assert answered(held) == 0
+
+    begun_at = time.monotonic()
+    application.write(device_id, SWITCH, "1", "wake")
+    answers = [poll.answer() for poll in held]
+    assert time.monotonic() - begun_at < 5
+    assert {status for status, _ in answers} == {200}
+    assert len({body for _, body in answers}) == 1
+    assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
+
+
+def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(
+    shared_server: ServerProcess, application: Application, polls: ExitStack
+) -> None:
+    device_id = application.add_device("gone", {"path": SWITCH, "value": "0", "writable": True})
+    while application.poll(hold=0).status_code == 200:
+        pass
+    gone = hold_plain(polls, shared_server, application)
+
+    gone.close()
+    wait_until(lambda: application.poll(hold=0).status_code == 204, "the plain poll to be free again")
+
+    application.write(device_id, SWITCH, "1", "after-gone")
+    application.response("after-gone")
+    message = application.poll(hold=5).json()
+    assert [entry["id"] for entry in message["async-responses"]] == ["after-gone"]
+
+
+def test_clients_that_go_away_one_after_another_leave_nothing_behind(
+    shared_server: ServerProcess, application: Application, polls: ExitStack
+) -> None:
+    for _ in range(20):
+        poll = hold_plain(polls, shared_server, application)
+        poll.close()
+        wait_until(lambda: application.poll(hold=0).status_code != 409, "the plain poll to be free again")
+
+    assert application.poll(hold=0).status_code == 204
+
+
+def test_deleting_the_channel_ends_the_open_poll_with_410(
+    shared_server: ServerProcess, application: Application, polls: ExitStack
+) -> None:
+    poll = hold_plain(polls, shared_server, application)
+
+    application.json("DELETE", "/v2/notification/pull")
+
+    assert poll.answer()[0] == 410
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_answers_held_polls_with_204_and_ends_soon(start_server, polls: ExitStack, signal_number: int) -> None:
+    server: ServerProcess = start_server()
+    application = server.application()
+    held = [hold(polls, server, application.key, "after=0&hold=55") for _ in range(20)]
+    held.append(hold_plain(polls, server, application))
+
+    begun_at = time.monotonic()
+    exit_code = server.stop(signal_number)
+
+    assert time.monotonic() - begun_at < 3
+    assert exit_code == 0
+    assert Counter(poll.answer() for poll in held) == {(204, b""): len(held)}
+    assert "Traceback" not in server.stderr
+
+
+def test_stopping_under_load_tells_nobody_that_an_accepted_write_failed(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    device_ids = [
+        application.add_device(f"load-{number}", {"path": SWITCH, "value": "0", "writable": True})
+        for number in range(6)
+    ]
+    answers: Counter[int] = Counter()
+    enough = threading.Event()
+
+    def write_until_the_server_is_gone(device_id: str) -> None:
+        client = server.client(application.key)
+        number = 0
+        while True:
+            number += 1
+            try:
+                answers[client.write(device_id, SWITCH, str(number), f"{device_id}-{number}").status_code] += 1
+            except httpx.TransportError:
+                return
+            if answers[202] > 300:
+                enough.set()
+
+    threads = [
+        threading.Thread(target=write_until_the_server_is_gone, args=(device_id,), daemon=True)
+        for device_id in device_ids
+    ]
+    for thread in threads:
+        thread.start()
+    assert enough.wait(20)
+
+    assert server.stop() == 0
+    for thread in threads:
+        thread.join(10)
+    assert set(answers) <= {202, 429}

@@ -1,0 +1,266 @@
+"""``kill -9`` at any moment: what was accepted is answered once, what was told is told again, nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from process_server import ServerProcess, decoded, wait_until
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+KILLS = 8
+
+
+def pending_without_command(server: ServerProcess) -> list[Any]:
+    """Desired values in the database that are pending although no command waits for them."""
+    with closing(sqlite3.connect(server.database_path)) as connection:
+        return connection.execute(
+            "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
+            " WHERE command_id = desired_command_id AND finished_at IS NULL)"
+        ).fetchall()
+
+
+def pending(server: ServerProcess) -> int:
+    with closing(sqlite3.connect(server.database_path)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM resources WHERE desired_status = 0").fetchone()
+    return int(count)
+
+
+def test_what_waits_when_the_server_is_killed_goes_on_when_it_is_back(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "2")
+    application = server.application()
+    device_id = application.add_device(
+        "killed",
+        {"path": TEMPERATURE, "value": "21", "observable": True},
+        {"path": SWITCH, "value": "0", "writable": True},
+    )
+    seeded = application.json("GET", "/sim/v1/devices")["data"]
+    rules = [{"endpoint-name": "later", "resource-path": ["/3303/*"]}]
+    application.json("PUT", "/v2/subscriptions", json=rules)
+    application.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
+    wait_until(lambda: application.resource(device_id, TEMPERATURE)["subscribed"], "the subscription")
+    application.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": "22"})
+    application.patch_device(device_id, online=False)
+    assert application.write(device_id, SWITCH, "1", "queued-write").status_code == 202
+    assert application.read(device_id, TEMPERATURE, "queued-read").status_code == 202
+    told = list(application.entries())
+    requested_at = application.resource(device_id, SWITCH)["desired"]["requested_at"]
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as held:
+        held.sendall(
+            f"GET /v2/notification/pull?hold=55 HTTP/1.1\r\nAuthorization: Bearer {application.key}\r\n\r\n".encode()
+        )
+        wait_until(lambda: application.poll(hold=0).status_code in (200, 409), "a poll to be open")
+
+        server.kill()
+
+    assert pending_without_command(server) == []
+    server.start()
+    desired = application.resource(device_id, SWITCH)["desired"]
+    assert (desired["status"], decoded(desired["value"]), desired["requested_at"]) == (0, "1", requested_at)
+    assert application.json("GET", "/v2/subscriptions") == rules
+    assert application.json("GET", f"/v3/devices/{device_id}/echo")["resources"]
+    subscribed = application.http.get(f"/v2/subscriptions/{device_id}")
+    assert subscribed.text == TEMPERATURE
+    assert [device["id"] for device in application.json("GET", "/sim/v1/devices")["data"]] == [
+        device["id"] for device in seeded
+    ]
+    assert application.simulated_values(device_id) == {TEMPERATURE: "22", SWITCH: "0"}
+    assert list(application.entries())[: len(told)] == told
+    assert application.responses() == {}
+
+    application.patch_device(device_id, online=True)
+
+    assert application.response("queued-write")["status"] == 200
+    assert decoded(application.response("queued-read")["payload"]) == "22"
+    assert application.resource(device_id, SWITCH)["desired"]["status"] == 1
+    assert application.simulated_values(device_id)[SWITCH] == "1"
+    application.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": "23"})
+    observed = [decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"]
+    assert observed[-1] == "23"
+    later_id = application.add_device("later", {"path": TEMPERATURE, "value": "5", "observable": True})
+    wait_until(lambda: application.resource(later_id, TEMPERATURE)["subscribed"], "the presubscription")
+
+
+def test_plain_poll_gives_again_what_it_gave_shortly_before_the_kill_and_numbers_go_on(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    device_id = application.add_device("plain", {"path": SWITCH, "value": "0", "writable": True})
+    while application.poll(hold=0).status_code == 200:
+        pass
+    application.write(device_id, SWITCH, "1", "before-kill")
+    application.response("before-kill")
+    before = application.poll(hold=5).json()
+    last_seq = len(list(application.entries()))
+
+    server.kill()
+    server.start()
+
+    assert application.poll(hold=5).json() == before
+    assert application.poll(hold=0).status_code == 204
+    application.read(device_id, SWITCH, "after-kill")
+    assert application.response("after-kill")["status"] == 200
+    assert application.poll(after=last_seq, hold=0).headers["Mirror-Cursor"] == str(last_seq + 1)
+
+
+class Load:
+    """One device's requests, one after the other; each is repeated with its async-id until it is accepted."""
+
+    def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
+        self.device_id = device_id
+        self.accepted: list[str] = []
+        self.last_written = "0"
+        self.unexpected: list[str] = []
+        self._client = server.client(key)
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            async_id = f"{self.device_id[-8:]}-{number}"
+            if self._random.random() < 0.6:
+                self.last_written = str(number)
+                place = partial(self._client.write, self.device_id, SWITCH, self.last_written, async_id)
+            else:
+                place = partial(self._client.read, self.device_id, SWITCH, async_id)
+            self._until_accepted(async_id, place)
+
+    def _until_accepted(self, async_id: str, place: Callable[[], httpx.Response]) -> None:
+        while True:
+            try:
+                answer = place()
+            except httpx.TransportError:
+                self._stop.wait(0.005)
+                continue
+            if answer.status_code == 202:
+                self.accepted.append(async_id)
+                return
+            if answer.status_code != 429:
+                self.unexpected.append(f"{answer.status_code} {answer.text}")
+                return
+            self._stop.wait(0.005)
+
+
+class Reader:
+    """Reads the log with a position of its own and survives every restart."""
+
+    def __init__(self, server: ServerProcess, key: str) -> None:
+        self.uids: dict[str, list[str]] = {}
+        self.after = 0
+        self.gaps: list[str] = []
+        self._client = server.client(key)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                answer = self._client.poll(after=self.after, hold=1)
+            except httpx.TransportError:
+                self._stop.wait(0.005)
+                continue
+            if "Mirror-Gap" in answer.headers or not answer.is_success:
+                self.gaps.append(f"{answer.status_code} {answer.headers} {answer.text}")
+                return
+            if answer.status_code == 200:
+                for kind, entries in answer.json().items():
+                    self.uids.setdefault(kind, []).extend(entry["uid"] for entry in entries)
+                self.after = int(answer.headers["Mirror-Cursor"])
+
+
+def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(start_server) -> None:
+    chance = random.Random(20)
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    device_ids = [
+        application.add_device(f"load-{number}", {"path": SWITCH, "value": "0", "writable": True, "observable": True})
+        for number in range(4)
+    ]
+    application.patch_device(device_ids[1], latency_seconds=0.01)
+    application.patch_device(device_ids[2], latency_seconds=0.05)
+    application.json("PUT", f"/v2/subscriptions/{device_ids[0]}{SWITCH}")
+    reader = Reader(server, application.key)
+    loads = [Load(server, application.key, device_id, seed) for seed, device_id in enumerate(device_ids)]
+
+    def accepted() -> int:
+        return sum(len(load.accepted) for load in loads)
+
+    def enough(wanted: int) -> bool:
+        return accepted() >= wanted
+
+    saw_pending = 0
+    for _ in range(KILLS):
+        wait_until(partial(enough, accepted() + chance.randint(5, 150)), "requests to be accepted", seconds=20)
+        threading.Event().wait(chance.random() * 0.02)
+        server.kill()
+        assert pending_without_command(server) == []
+        saw_pending += pending(server) > 0
+        server.start()
+    for load in loads:
+        load.stop()
+
+    placed = [async_id for load in loads for async_id in load.accepted]
+    wait_until(lambda: len(application.responses()) >= len(placed), "all async responses", seconds=20)
+    uids: dict[str, list[str]] = {}
+    for kind, entry in application.entries():
+        uids.setdefault(kind, []).append(entry["uid"])
+    wait_until(lambda: reader.after >= sum(map(len, uids.values())), "the reader to get everything")
+    reader.stop()
+
+    assert saw_pending > 0
+    assert [load.unexpected for load in loads] == [[]] * 4
+    assert reader.gaps == []
+    assert {async_id: len(found) for async_id, found in application.responses().items()} == dict.fromkeys(placed, 1)
+    assert {found[0]["status"] for found in application.responses().values()} == {200}
+    assert reader.uids == uids
+    assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
+    assert set(uids) == {"async-responses", "notifications", "registrations"}
+    for load in loads:
+        desired = application.resource(load.device_id, SWITCH)["desired"]
+        assert (desired["status"], decoded(desired["value"])) == (1, load.last_written)
+        assert application.simulated_values(load.device_id)[SWITCH] == load.last_written
+    assert "Traceback" not in server.stderr
+
+
+def test_second_kill_during_the_start_does_no_harm(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "3")
+    application = server.application()
+    device_id = application.add_device("restless", {"path": SWITCH, "value": "0", "writable": True})
+    application.patch_device(device_id, online=False)
+    application.write(device_id, SWITCH, "1", "restless-write")
+    entries = list(application.entries())
+    application.patch_device(device_id, online=True, latency_seconds=0.2)
+
+    server.kill()
+    server.begin()
+    server.kill()
+    server.start()
+
+    assert application.response("restless-write")["status"] == 200
+    assert list(application.entries())[: len(entries)] == entries
+    assert application.resource(device_id, SWITCH)["desired"]["status"] == 1

@@ -1,0 +1,175 @@
+"""The SDK over a server that is killed and comes back, and in several processes with one key."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+
+import httpx
+import pytest
+from process_server import ServerProcess, child_environment, wait_until
+
+from mirror_sdk import Bench, Event, EventKind, MirrorClient
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "0", "observable": True},
+    {"path": SWITCH, "value": "0", "writable": True},
+]
+
+READER = """
+import sys
+from mirror_sdk import MirrorClient
+with MirrorClient.from_env() as client:
+    events = client.events(timeout=20, limit=int(sys.argv[1]))
+    print("ready", flush=True)
+    for event in events:
+        print(event.uid, flush=True)
+"""
+
+
+class CountingTransport(httpx.HTTPTransport):
+    """The network, and how many held polls were sent into it and how many of them failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = 0
+        self.failed = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/pull") or request.url.params.get("hold") == "0":
+            return super().handle_request(request)
+        self.sent += 1
+        try:
+            return super().handle_request(request)
+        except httpx.TransportError:
+            self.failed += 1
+            raise
+
+
+@pytest.fixture
+def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
+    return start_server("--simulate", "0")
+
+
+@pytest.fixture
+def transport() -> CountingTransport:
+    return CountingTransport()
+
+
+@pytest.fixture
+def client(server: ServerProcess, transport: CountingTransport) -> Iterator[MirrorClient]:
+    with MirrorClient(server.url, server.key(), transport=transport) as made:
+        yield made
+
+
+def kill_in_mid_poll(server: ServerProcess, transport: CountingTransport) -> None:
+    """Kill and restart the server; an SDK poll that is open fails by it."""
+    wait_until(lambda: transport.sent > transport.failed, "a poll to be sent")
+    failed = transport.failed
+    server.kill()
+    wait_until(lambda: transport.failed > failed, "the open poll to fail")
+    server.start()
+
+
+def test_a_request_waited_for_gets_its_answer_over_a_kill(
+    server: ServerProcess, client: MirrorClient, transport: CountingTransport
+) -> None:
+    bench = Bench(client)
+    device_id = bench.add_device("away", RESOURCES)
+    bench.set_online(device_id, False)
+    request = client.begin_write(device_id, SWITCH, True)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(request.result, 30)
+        kill_in_mid_poll(server, transport)
+        assert client.get_device(device_id)[SWITCH].desired.status.name == "PENDING"
+        assert not answer.done()
+        bench.set_online(device_id, True)
+        answer.result(30)
+    assert request.done()
+    assert client.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
+
+
+def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(
+    server: ServerProcess, client: MirrorClient, transport: CountingTransport
+) -> None:
+    bench = Bench(client)
+    device_id = bench.add_device("sensor", RESOURCES)
+    client.subscribe(device_id, TEMPERATURE)
+    wait_until(lambda: client.get_device(device_id)[TEMPERATURE].subscribed, "the subscription")
+    last = 12
+    seen: list[Event] = []
+    events = client.events(timeout=20)
+
+    def take() -> None:
+        for event in events:
+            seen.append(event)
+            if event.value is not None and event.value.python == last:
+                return
+
+    taker = threading.Thread(target=take, daemon=True)
+    taker.start()
+    for number in range(1, last + 1):
+        bench.set_value(device_id, TEMPERATURE, str(number))
+        if number % 5 == 0:
+            kill_in_mid_poll(server, transport)
+    taker.join(30)
+    assert not taker.is_alive()
+    assert EventKind.GAP not in {event.kind for event in seen}
+    observed = [event for event in seen if event.kind is EventKind.OBSERVATION]
+    # A device that makes contact again reports the value it has once more, as an event of its own.
+    values = [value for value, _ in groupby(event.value.python for event in observed if event.value)]
+    assert values == list(range(1, last + 1))
+    assert len({event.uid for event in observed}) == len(observed) >= last
+
+
+def test_two_processes_with_one_key_both_get_every_event(server: ServerProcess) -> None:
+    key = server.key()
+    with MirrorClient(server.url, key) as client:
+        bench = Bench(client)
+        device_id = bench.add_device("sensor", RESOURCES)
+        client.subscribe(device_id, TEMPERATURE)
+        wait_until(lambda: client.get_device(device_id)[TEMPERATURE].subscribed, "the subscription")
+        count = 20
+        environment = child_environment(API_HOST=server.url, API_KEY=key)
+        readers = [
+            subprocess.Popen(
+                [sys.executable, "-c", READER, str(count)], env=environment, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(2)
+        ]
+        try:
+            for reader in readers:
+                assert reader.stdout is not None
+                assert reader.stdout.readline() == "ready\n"
+            for number in range(1, count + 1):
+                bench.set_value(device_id, TEMPERATURE, str(number))
+            first, second = (reader.communicate(timeout=30)[0].split() for reader in readers)
+        finally:
+            for reader in readers:
+                reader.kill()
+                reader.communicate()
+    assert len(set(first)) == count
+    assert first == second
+
+
+def test_a_watch_goes_on_after_a_stop_and_a_start(
+    server: ServerProcess, client: MirrorClient, transport: CountingTransport
+) -> None:
+    bench = Bench(client)
+    device_id = bench.add_device("sensor", RESOURCES)
+    seen: list[str | None] = []
+    with client.watch(lambda event: seen.append(event.async_id)) as watch:
+        wait_until(lambda: transport.sent, "a poll to be sent")
+        assert server.stop(signal.SIGTERM) == 0
+        server.child.close()
+        server.start()
+        client.begin_write(device_id, SWITCH, True, async_id="after-restart")
+        wait_until(lambda: "after-restart" in seen, "the answer", 20)
+        assert watch.errors == ()
