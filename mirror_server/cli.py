@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import signal
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 
 from mirror_server import keys as access_keys
+from mirror_server.callout import Network
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
@@ -70,6 +72,13 @@ clock_option = click.option(
 )
 
 
+def _read_network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
@@ -110,6 +119,17 @@ def main() -> None:
     show_envvar=True,
     help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
 )
+@click.option(
+    "--allow-callbacks-to",
+    "callback_networks",
+    type=_read_network,
+    multiple=True,
+    metavar="NETWORK",
+    envvar="MIRROR_ALLOW_CALLBACKS_TO",
+    show_envvar=True,
+    help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
+    " always may be called, this machine's own while the server listens on one of them.",
+)
 def run(
     host: str,
     port: int,
@@ -118,6 +138,7 @@ def run(
     seed: int,
     clock: str,
     answer_timeout_seconds: float,
+    callback_networks: Sequence[Network],
 ) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
@@ -129,6 +150,8 @@ def run(
         seed=seed,
         manual_clock=clock == "manual",
         answer_timeout_seconds=answer_timeout_seconds,
+        callback_loopback=_is_loopback(host),
+        callback_networks=tuple(callback_networks),
     )
     _serve(settings, host, port, announce=lambda url, _: click.echo(f"Serving {database_url} on {url}"))
 
@@ -158,6 +181,7 @@ def demo(port: int, devices: int, seed: int, clock: str) -> None:
             simulate=devices,
             seed=seed,
             manual_clock=clock == "manual",
+            callback_loopback=True,
         )
         _serve(settings, "127.0.0.1", port, announce=_announce_demo)
 
@@ -217,6 +241,13 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     authority = f"[{host}]" if ":" in host else host
     announce(f"http://{authority}:{listener.getsockname()[1]}", services)
     serve(services, listener)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _announce_demo(url: str, services: Services) -> None:
