@@ -95,7 +95,9 @@ class NotificationLog:
         if after > last_seq:
             message = f"{after} is beyond the end of the log, {last_seq}; start again with after=latest"
             raise Refusal.of_field("after", message, reason="CURSOR_BEYOND_LOG")
-        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in rows])
+        # An entry that was erased ends the message, so that the next one tells of the gap.
+        adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
+        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in adjoining])
         first_kept = entries[0].seq if entries else last_seq + 1
         gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
         return Page(entries, entries[-1].seq if entries else last_seq, gap)

@@ -6,9 +6,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from alembic.util import CommandError
+from sqlalchemy.exc import SQLAlchemyError
 
 from mirror_server.store.migrate import upgrade
 from mirror_server.store.session import Session
@@ -37,11 +40,16 @@ class Database:
     """
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._path = _path_of(url)
+        self._path = path_of(url)
         try:
             upgrade(self._path)
             self._writer_connection = self._connect()
-        except (sqlite3.Error, OSError) as error:
+        except CommandError as error:
+            raise DatabaseError(
+                f"the database {self._path} was written by a newer version ({error}); install that one, or restore a"
+                " backup from before"
+            ) from error
+        except (sqlite3.Error, SQLAlchemyError, OSError) as error:
             raise DatabaseError(f"cannot open the database {self._path}: {error}") from error
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -70,6 +78,25 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def checkpoint(self) -> None:
+        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+        with closing(self._connect()) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, path: Path) -> None:
+        """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
+
+        Raises:
+            DatabaseError: The file is there already, or cannot be written.
+        """
+        if path.exists():
+            raise DatabaseError(f"{path} is there already; name a file that is not")
+        try:
+            with closing(sqlite3.connect(path)) as target:
+                self._reader().backup(target)
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseError(f"cannot write {path}: {error}") from error
+
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
         self._writer.close()
@@ -95,10 +122,17 @@ class Database:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted may be personal data: overwritten, not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
 
-def _path_of(url: str) -> Path:
+def path_of(url: str) -> Path:
+    """The file a database URL names.
+
+    Raises:
+        DatabaseError: The URL is of another kind.
+    """
     if not url.startswith(_PREFIX) or url == _PREFIX:
         raise DatabaseError(f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}")
     return Path(url.removeprefix(_PREFIX))
