@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
@@ -51,20 +50,18 @@ class Database:
             ) from error
         except (sqlite3.Error, SQLAlchemyError, OSError) as error:
             raise DatabaseError(f"cannot open the database {self._path}: {error}") from error
-        self._readers = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
+        self._idle_readers: list[sqlite3.Connection] = []
         self._writer = Writer(Session(self._writer_connection))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that sees one state of the database for as long as it is open."""
-        connection = self._reader()
-        connection.execute("BEGIN")
-        try:
-            yield Session(connection)
-        finally:
-            connection.execute("ROLLBACK")
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield Session(connection)
+            finally:
+                connection.execute("ROLLBACK")
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
@@ -92,28 +89,30 @@ class Database:
         if path.exists():
             raise DatabaseError(f"{path} is there already; name a file that is not")
         try:
-            with closing(sqlite3.connect(path)) as target:
-                self._reader().backup(target)
+            with closing(sqlite3.connect(path)) as target, self._reader() as source:
+                source.backup(target)
         except (sqlite3.Error, OSError) as error:
             raise DatabaseError(f"cannot write {path}: {error}") from error
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
         self._writer.close()
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
+        while self._idle_readers:
+            self._idle_readers.pop().close()
         self._writer_connection.close()
 
-    def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
-        if connection is None:
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
+        try:
+            connection = self._idle_readers.pop()
+        except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-            self._readers.connection = connection
-            with self._lock:
-                self._connections.append(connection)
-        return connection
+        try:
+            yield connection
+        finally:
+            self._idle_readers.append(connection)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

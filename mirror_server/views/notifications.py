@@ -27,6 +27,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     @routes.get("/v2/notification/pull")
     @requires(*_ANY_USE)
     def pull() -> Response:
+        if request.method == "HEAD":
+            raise Refusal(405, "a poll without its body would lose what is in it; use GET")
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
         latest = request.args.get("after") == _LATEST
