@@ -83,7 +83,7 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
     app.register_blueprint(device_requests.blueprint(services.commands))
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))
-    app.register_blueprint(notifications.blueprint(services.log, services.polls))
+    app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
     app.register_blueprint(bench.blueprint(services.bench))
     app.before_request(lambda: _admit(app, services))
     app.after_request(_note)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import logging
 import signal
 import tempfile
@@ -9,17 +11,23 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from mirror_server import keys as access_keys
+from mirror_server.callout import Network
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
 from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
-from mirror_server.store.database import DEFAULT_URL, Database, DatabaseError
+from mirror_server.store import maintenance
+from mirror_server.store.database import DEFAULT_URL, Database, DatabaseError, path_of
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 _CLOCKS = click.Choice(["system", "manual"])
 
@@ -70,6 +78,13 @@ clock_option = click.option(
 )
 
 
+def _read_network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
@@ -110,6 +125,17 @@ def main() -> None:
     show_envvar=True,
     help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
 )
+@click.option(
+    "--allow-callbacks-to",
+    "callback_networks",
+    type=_read_network,
+    multiple=True,
+    metavar="NETWORK",
+    envvar="MIRROR_ALLOW_CALLBACKS_TO",
+    show_envvar=True,
+    help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
+    " always may be called, this machine's own while the server listens on one of them.",
+)
 def run(
     host: str,
     port: int,
@@ -118,6 +144,7 @@ def run(
     seed: int,
     clock: str,
     answer_timeout_seconds: float,
+    callback_networks: Sequence[Network],
 ) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
@@ -129,6 +156,8 @@ def run(
         seed=seed,
         manual_clock=clock == "manual",
         answer_timeout_seconds=answer_timeout_seconds,
+        callback_loopback=_is_loopback(host),
+        callback_networks=tuple(callback_networks),
     )
     _serve(settings, host, port, announce=lambda url, _: click.echo(f"Serving {database_url} on {url}"))
 
@@ -158,6 +187,7 @@ def demo(port: int, devices: int, seed: int, clock: str) -> None:
             simulate=devices,
             seed=seed,
             manual_clock=clock == "manual",
+            callback_loopback=True,
         )
         _serve(settings, "127.0.0.1", port, announce=_announce_demo)
 
@@ -208,6 +238,66 @@ def revoke_key(key_id: str, database_url: str) -> None:
     click.echo(f"revoked {key_id}")
 
 
+@main.command()
+@click.argument("device_id")
+@click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
+@database_option
+def erase(device_id: str, database_url: str) -> None:
+    """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
+
+    The notification logs are included: their readers are told of the gap. A running server need not be stopped.
+    """
+    with closing(_open(database_url)) as database:
+        rows = database.write(lambda session: maintenance.erase_device(session, device_id))
+        database.checkpoint()
+    if not any(rows.values()):
+        raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
+    receipt = {"device_id": device_id, "erased_at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
+    click.echo(json.dumps(receipt))
+
+
+@main.command()
+@database_option
+def check(database_url: str) -> None:
+    """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
+    with closing(_open(database_url)) as database, database.read() as session:
+        found = list(maintenance.violations(session))
+    for line in found:
+        click.echo(line)
+    if found:
+        raise click.ClickException(f"{len(found)} things are wrong; restore a backup, and keep this file for a report")
+    click.echo("all is well")
+
+
+@main.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@database_option
+def backup(file: Path, database_url: str) -> None:
+    """Copy the database into the new FILE. A running server need not be stopped."""
+    with closing(_open(database_url)) as database:
+        _told(database.backup, file)
+    click.echo(f"wrote {file}")
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@database_option
+def restore(file: Path, database_url: str) -> None:
+    """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
+    target = _told(path_of, database_url)
+    with closing(_open(f"sqlite:///{file}")) as database:
+        _told(database.backup, target)
+    click.echo(f"restored {database_url}")
+
+
+def _told(act: Callable[[P], R], argument: P) -> R:
+    """What ``act`` gives; a database that cannot be used is told in one line."""
+    try:
+        return act(argument)
+    except DatabaseError as error:
+        raise click.ClickException(str(error)) from error
+
+
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
     try:
         listener = listen(host, port)
@@ -219,6 +309,13 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     serve(services, listener)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _announce_demo(url: str, services: Services) -> None:
     key = access_keys.create(services.database, "demo", tuple(Scope), _now())
     click.echo(f"export API_HOST={url}")
@@ -226,10 +323,7 @@ def _announce_demo(url: str, services: Services) -> None:
 
 
 def _open(database_url: str) -> Database:
-    try:
-        return Database(database_url)
-    except DatabaseError as error:
-        raise click.ClickException(str(error)) from error
+    return _told(Database, database_url)
 
 
 def _now() -> Instant:

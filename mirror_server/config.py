@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirror_server.callout import Network
 from mirror_server.store.database import DEFAULT_URL
 
 
@@ -20,6 +21,8 @@ class Settings:
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
         keep_log_bytes: How much of notifications is kept for one application.
+        callback_loopback: Whether webhooks may lead to this machine itself.
+        callback_networks: Private networks webhooks may lead to (``10.0.0.0/8``), besides public addresses.
     """
 
     database_url: str = DEFAULT_URL
@@ -30,3 +33,5 @@ class Settings:
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600
     keep_log_bytes: int = 50_000_000
+    callback_loopback: bool = False
+    callback_networks: tuple[Network, ...] = ()

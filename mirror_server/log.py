@@ -82,7 +82,7 @@ class NotificationLog:
         for app_id in logs.applications(session):
             self.append(session, app_id, kind, device_id, body)
 
-    def read(self, app_id: str, after: int) -> Page:
+    def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
         """What follows the number ``after``: the entries of the next message, none if there is nothing new.
 
         Raises:
@@ -91,11 +91,13 @@ class NotificationLog:
         with self._database.read() as session:
             state = logs.state(session, app_id)
             last_seq = state.last_seq if state else 0
-            rows = logs.entries(session, app_id, after, MOST_ENTRIES)
+            rows = logs.entries(session, app_id, after, most)
         if after > last_seq:
             message = f"{after} is beyond the end of the log, {last_seq}; start again with after=latest"
             raise Refusal.of_field("after", message, reason="CURSOR_BEYOND_LOG")
-        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in rows])
+        # An entry that was erased ends the message, so that the next one tells of the gap.
+        adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
+        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in adjoining])
         first_kept = entries[0].seq if entries else last_seq + 1
         gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
         return Page(entries, entries[-1].seq if entries else last_seq, gap)
@@ -162,7 +164,7 @@ class PlainPolls:
                 )
             self._open[app_id] = more
             position = self._positions.get(app_id)
-        self._database.submit(lambda session: self._confirm(session, app_id, position))
+        self._database.submit(lambda session: self._store(session, app_id, position, polled=True))
         return more
 
     def anything(self, app_id: str) -> bool:
@@ -187,11 +189,12 @@ class PlainPolls:
         """Delete the channel and end its open poll at once (410)."""
         with self._lock:
             open_poll = self._open.pop(app_id, None)
+            position = self._positions.pop(app_id, None)
         if open_poll is not None and open_poll.set_running_or_notify_cancel():
             open_poll.set_exception(
                 Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
             )
-        return self._database.submit(lambda session: logs.set_polled(session, app_id, polled=False))
+        return self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
@@ -199,8 +202,9 @@ class PlainPolls:
             state = logs.state(session, app_id)
         return bool(state and state.polled)
 
-    def _confirm(self, session: Session, app_id: str, position: int | None) -> None:
-        logs.set_polled(session, app_id, polled=True)
+    @staticmethod
+    def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
+        logs.set_polled(session, app_id, polled=polled)
         if position is not None:
             logs.set_position(session, app_id, position)
 

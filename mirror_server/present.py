@@ -12,6 +12,7 @@ import orjson
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.devices.simulator import SimulatedState
+from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
 
 
@@ -102,6 +103,22 @@ def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
         "rt": resource.resource_type,
         "type": resource.content_type,
     }
+
+
+def callback_channel(row: CallbackRow, backlog: int) -> dict[str, Any]:
+    """A webhook and how its delivery stands."""
+    channel: dict[str, Any] = {
+        "delivery_mechanism": "CALLBACK",
+        "url": orjson.loads(row.registration)["url"],
+        "backlog": backlog,
+        "failures": row.failures,
+    }
+    if row.last_error is not None:
+        channel["last_error"] = row.last_error
+    for name, instant in [("last_success_at", row.last_success_at), ("next_attempt_at", row.next_attempt_at)]:
+        if instant is not None:
+            channel[name] = timestamp(instant)
+    return channel
 
 
 def simulated_device(state: SimulatedState) -> dict[str, Any]:

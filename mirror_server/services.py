@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from mirror_server.bench import CLOCK_SETTING, Bench, StoredSimulation
+from mirror_server.callout import AddressPolicy
 from mirror_server.clock import Clock, ManualClock, SystemClock
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
@@ -19,6 +20,7 @@ from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
+from mirror_server.webhook import Webhooks
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
@@ -40,6 +42,12 @@ class Services:
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
         self.polls = PlainPolls(self.database, self.log)
+        self.webhooks = Webhooks(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            policy=AddressPolicy(loopback=settings.callback_loopback, networks=settings.callback_networks),
+        )
         self.commands = CommandService(
             database=self.database,
             clock=self.clock,
@@ -84,11 +92,13 @@ class Services:
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._delivery.wake_all()
+        self.webhooks.start()
         self.database.settle()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         self.clock.close()
+        self.webhooks.close()
         if self.bench is not None:
             self.bench.close()
         self.database.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from mirror_sdk.wire.model import WireModel
+from mirror_sdk.wire.model import Timestamp, WireModel
 
 
 class SerializationConfig(WireModel):
@@ -26,15 +28,54 @@ class Serialization(WireModel):
     cfg: SerializationConfig = SerializationConfig()
 
 
-class CallbackRegistration(WireModel):
-    """The webhook an application registers."""
+MAX_CALLBACK_CHARACTERS = 400
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
-    url: Annotated[str, Field(min_length=1, max_length=400)]
-    headers: dict[str, str] | None = None
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not url.isascii() or not url.isprintable():
+        raise ValueError("not an address that can be called; write it like https://app.example.com/callback")
+    if parts.port == 0:
+        raise ValueError("port 0 cannot be called")
+    return url
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no header name; use letters, digits and -")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(f"the value of {name} has characters a header cannot carry; use printable ASCII")
+    return headers
+
+
+class CallbackRegistration(WireModel):
+    """The webhook an application registers; URL, header names and values have 400 characters together at most."""
+
+    url: Annotated[str, Field(min_length=1, max_length=MAX_CALLBACK_CHARACTERS), AfterValidator(_check_url)]
+    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] | None = None
     serialization: Serialization | None = None
+
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        length = len(self.url) + sum(len(name) + len(value) for name, value in (self.headers or {}).items())
+        if length > MAX_CALLBACK_CHARACTERS:
+            raise ValueError(f"URL and headers have {length} characters; {MAX_CALLBACK_CHARACTERS} is the limit")
+        return self
 
 
 class Channel(WireModel):
-    """Which channel delivers the notifications of this key."""
+    """Which channel delivers the notifications of this key; all but the mechanism only for a webhook.
+
+    ``backlog`` is the number of entries that wait, ``failures`` that of the failed calls since the last success.
+    """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING"]
+    url: str | None = None
+    backlog: int | None = None
+    failures: int | None = None
+    last_error: str | None = None
+    last_success_at: Timestamp | None = None
+    next_attempt_at: Timestamp | None = None

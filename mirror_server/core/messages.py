@@ -13,13 +13,21 @@ REG_UPDATES = "reg-updates"
 DE_REGISTRATIONS = "de-registrations"
 REGISTRATIONS_EXPIRED = "registrations-expired"
 
-_EXTRAS = {
-    ASYNC_RESPONSES: ("uid", "timestamp"),
-    NOTIFICATIONS: ("uid", "timestamp", "original-ep"),
-    REGISTRATIONS: ("uid",),
-    REG_UPDATES: ("uid",),
-}
-"""What only a reader with a cursor of its own, or a channel that asked for it, is given."""
+_LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a message carries only for a channel that asked for it."""
+
+    include_timestamp: bool = False
+    include_uid: bool = False
+    include_original_ep: bool = False
+    deregistrations_as_object: bool = False
+
+
+CURSOR_EXTRAS = Extras(include_timestamp=True, include_uid=True, include_original_ep=True)
+"""What a reader with a cursor of its own is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +50,11 @@ def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
     return entries
 
 
-def compose(entries: Iterable[LogEntry], *, extras: bool) -> dict[str, list[Any]]:
-    """The body of a message: a list for each kind that has entries.
-
-    Args:
-        entries: What goes into the message, in order.
-        extras: Whether to keep uid, timestamp and original endpoint name.
-    """
+def compose(entries: Iterable[LogEntry], extras: Extras) -> dict[str, list[Any]]:
+    """The body of a message: a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
-        body = entry.body if extras else _without_extras(entry)
-        message.setdefault(entry.kind, []).append(body)
+        message.setdefault(entry.kind, []).append(_shown(entry, extras))
     return message
 
 
@@ -60,8 +62,12 @@ def _is_server_error(entry: LogEntry) -> bool:
     return entry.kind == ASYNC_RESPONSES and bool(entry.body["status"] >= 500)
 
 
-def _without_extras(entry: LogEntry) -> Any:
-    dropped = _EXTRAS.get(entry.kind)
-    if not dropped:
-        return entry.body
-    return {name: value for name, value in entry.body.items() if name not in dropped}
+def _shown(entry: LogEntry, extras: Extras) -> Any:
+    if entry.kind in _LEAVING:
+        return {"ep": entry.body} if extras.deregistrations_as_object else entry.body
+    dropped = set() if extras.include_uid else {"uid"}
+    if entry.kind in {ASYNC_RESPONSES, NOTIFICATIONS} and not extras.include_timestamp:
+        dropped.add("timestamp")
+    if entry.kind == NOTIFICATIONS and not extras.include_original_ep:
+        dropped.add("original-ep")
+    return {name: value for name, value in entry.body.items() if name not in dropped} if dropped else entry.body

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from alembic.util import CommandError
+from sqlalchemy.exc import SQLAlchemyError
 
 from mirror_server.store.migrate import upgrade
 from mirror_server.store.session import Session
@@ -37,26 +39,29 @@ class Database:
     """
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._path = _path_of(url)
+        self._path = path_of(url)
         try:
             upgrade(self._path)
             self._writer_connection = self._connect()
-        except (sqlite3.Error, OSError) as error:
+        except CommandError as error:
+            raise DatabaseError(
+                f"the database {self._path} was written by a newer version ({error}); install that one, or restore a"
+                " backup from before"
+            ) from error
+        except (sqlite3.Error, SQLAlchemyError, OSError) as error:
             raise DatabaseError(f"cannot open the database {self._path}: {error}") from error
-        self._readers = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
+        self._idle_readers: list[sqlite3.Connection] = []
         self._writer = Writer(Session(self._writer_connection))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that sees one state of the database for as long as it is open."""
-        connection = self._reader()
-        connection.execute("BEGIN")
-        try:
-            yield Session(connection)
-        finally:
-            connection.execute("ROLLBACK")
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield Session(connection)
+            finally:
+                connection.execute("ROLLBACK")
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
@@ -70,23 +75,44 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def checkpoint(self) -> None:
+        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+        with closing(self._connect()) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, path: Path) -> None:
+        """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
+
+        Raises:
+            DatabaseError: The file is there already, or cannot be written.
+        """
+        if path.exists():
+            raise DatabaseError(f"{path} is there already; name a file that is not")
+        try:
+            with closing(sqlite3.connect(path)) as target, self._reader() as source:
+                source.backup(target)
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseError(f"cannot write {path}: {error}") from error
+
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
         self._writer.close()
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
+        while self._idle_readers:
+            self._idle_readers.pop().close()
         self._writer_connection.close()
 
-    def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
-        if connection is None:
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
+        try:
+            connection = self._idle_readers.pop()
+        except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-            self._readers.connection = connection
-            with self._lock:
-                self._connections.append(connection)
-        return connection
+        try:
+            yield connection
+        finally:
+            self._idle_readers.append(connection)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -95,10 +121,17 @@ class Database:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted may be personal data: overwritten, not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
 
-def _path_of(url: str) -> Path:
+def path_of(url: str) -> Path:
+    """The file a database URL names.
+
+    Raises:
+        DatabaseError: The URL is of another kind.
+    """
     if not url.startswith(_PREFIX) or url == _PREFIX:
         raise DatabaseError(f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}")
     return Path(url.removeprefix(_PREFIX))

@@ -1,43 +1,76 @@
-"""Long polling over the notification log. Source: wire.md 4."""
+"""Notification channels: long polling and webhooks, over the notification log. Source: wire.md 4."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
+from mirror_server import present
 from mirror_server.core.errors import Refusal
-from mirror_server.core.messages import compose
+from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import app_id, query_integer, requires
+from mirror_server.views.requests import app_id, query_integer, read_body, requires
+from mirror_server.webhook import Webhooks, other_channel
 
 _LATEST = "latest"
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 
-def blueprint(log: NotificationLog, polls: PlainPolls) -> Blueprint:
-    """The routes of the poll channel."""
+def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Blueprint:
+    """The routes of both channels."""
     routes = Blueprint("notifications", __name__)
 
     @routes.get("/v2/notification/pull")
     @requires(*_ANY_USE)
     def pull() -> Response:
+        if request.method == "HEAD":
+            raise Refusal(405, "a poll without its body would lose what is in it; use GET")
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
         latest = request.args.get("after") == _LATEST
         after = log.last_seq(app_id()) if latest else query_integer("after", low=0)
-        return _plain_poll(polls, held) if after is None else _poll_after(log, after, held)
+        if after is not None:
+            return _poll_after(log, after, held)
+        if webhooks.registration(app_id()) is not None:
+            raise other_channel("a webhook", "DELETE /v2/notification/callback")
+        return _plain_poll(polls, held)
 
     @routes.delete("/v2/notification/pull")
     @requires(*_ANY_USE)
     def delete_poll_channel() -> Response:
         return when_stored(polls.delete(app_id()), lambda _: empty_answer())
 
+    @routes.put("/v2/notification/callback")
+    @requires(*_ANY_USE)
+    def put_callback() -> Response:
+        registration = read_body(CallbackRegistration)
+        if polls.exists(app_id()):
+            raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+        return when_stored(webhooks.register(app_id(), registration), lambda _: empty_answer())
+
+    @routes.get("/v2/notification/callback")
+    @requires(*_ANY_USE)
+    def get_callback() -> Response:
+        row = webhooks.registration(app_id())
+        if row is None:
+            raise _no_callback()
+        return Response(row.registration, content_type="application/json")
+
+    @routes.delete("/v2/notification/callback")
+    @requires(*_ANY_USE)
+    def delete_callback() -> Response:
+        return when_stored(webhooks.delete(app_id()), _deleted)
+
     @routes.get("/v2/notification/channel")
     @requires(*_ANY_USE)
     def get_channel() -> Response:
+        row = webhooks.registration(app_id())
+        if row is not None:
+            return json_answer(present.callback_channel(row, webhooks.backlog(app_id())))
         if not polls.exists(app_id()):
             raise Refusal(404, "this key has no notification channel; a GET of /v2/notification/pull opens one")
         return json_answer({"delivery_mechanism": "LONG_POLLING"})
@@ -68,15 +101,25 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
 
     def answer(_: object = None) -> Response:
         page = polls.take(application)
-        return json_answer(compose(page.entries, extras=False)) if page.entries else empty_answer()
+        return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held
     return Deferred(more, hold_seconds, render=answer, expired=answer, close=lambda: polls.close(application, more))
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = json_answer(compose(page.entries, extras=True)) if page.entries else empty_answer()
+    answer = json_answer(compose(page.entries, CURSOR_EXTRAS)) if page.entries else empty_answer()
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
     return answer
+
+
+def _deleted(was_there: bool) -> Response:
+    if not was_there:
+        raise _no_callback()
+    return empty_answer()
+
+
+def _no_callback() -> Refusal:
+    return Refusal(404, 'this key has no webhook; PUT {"url": ...} here registers one')

@@ -1,0 +1,200 @@
+"""Webhooks: the notification log pushed to an application's URL. Source: specification E4, E5; wire.md 4.
+
+One task for each application sends one message at a time, in order, and the next after it was taken. So a slow or dead
+URL holds up nobody else. Position and failures are in the database: a restart goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import orjson
+
+from mirror_sdk.wire.channel import CallbackRegistration, Serialization
+from mirror_server.callout import AddressPolicy, Caller, CallFailed
+from mirror_server.clock import Clock
+from mirror_server.core.callbacks import delay_seconds, is_given_up
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import after_seconds
+from mirror_server.core.messages import Extras, compose
+from mirror_server.log import NotificationLog
+from mirror_server.store import callbacks, logs
+from mirror_server.store.callbacks import CallbackRow
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+T = TypeVar("T")
+
+
+class Webhooks:
+    """All applications' webhooks, on an event loop of their own.
+
+    Args:
+        database: Where registrations and positions are.
+        clock: Domain time, for the pauses after failures.
+        log: What is delivered.
+        policy: Which addresses may be called.
+    """
+
+    def __init__(self, *, database: Database, clock: Clock, log: NotificationLog, policy: AddressPolicy) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._policy = policy
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Go on with the webhooks that are registered."""
+        with self._database.read() as session:
+            app_ids = callbacks.applications(session)
+        for app_id in app_ids:
+            self._loop.call_soon_threadsafe(self._restart, app_id)
+
+    def close(self) -> None:
+        """Stop; a message that is under way is sent again at the next start."""
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def registration(self, app_id: str) -> CallbackRow | None:
+        """The webhook of an application."""
+        with self._database.read() as session:
+            return callbacks.find(session, app_id)
+
+    def backlog(self, app_id: str) -> int:
+        """How many entries wait to be delivered."""
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        return state.last_seq - state.position if state else 0
+
+    def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
+        """Probe the URL, then store the webhook and begin to deliver.
+
+        The future raises a Refusal: 400 when the URL does not answer, or the key has a poll channel.
+        """
+        return self._submit(self._register(app_id, registration))
+
+    def delete(self, app_id: str) -> Future[bool]:
+        """Remove the webhook; gives false if there is none."""
+        return self._submit(self._delete(app_id))
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._caller = Caller(self._policy)
+        self._loop.run_forever()
+
+    async def _stop(self) -> None:
+        for delivery in self._deliveries.values():
+            delivery.cancel()
+        await asyncio.gather(*self._deliveries.values(), return_exceptions=True)
+        await self._caller.close()
+
+    async def _store(self, work: Callable[[Session], T]) -> T:
+        return await asyncio.wrap_future(self._database.submit(work))
+
+    async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
+        error = await self._call(registration, b"{}")
+        if error is not None:
+            message = f"the test call of the URL failed: {error}; it must answer PUT with 200 or 204"
+            raise Refusal.of_field("url", message)
+
+        def work(session: Session) -> None:
+            state = logs.state(session, app_id)
+            if state is not None and state.polled:
+                raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+            callbacks.put(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
+
+        await self._store(work)
+        self._restart(app_id)
+
+    async def _delete(self, app_id: str) -> bool:
+        delivery = self._deliveries.pop(app_id, None)
+        if delivery is not None:
+            delivery.cancel()
+        return await self._store(lambda session: callbacks.delete(session, app_id))
+
+    def _restart(self, app_id: str) -> None:
+        previous = self._deliveries.pop(app_id, None)
+        if previous is not None:
+            previous.cancel()
+        self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
+
+    async def _deliver(self, app_id: str) -> None:
+        """Send message after message until the webhook is gone."""
+        while (row := self.registration(app_id)) is not None:
+            await self._reach(row.next_attempt_at)
+            more = self._log.more(app_id)
+            try:
+                if not await self._send_next(app_id, row):
+                    await asyncio.wrap_future(more)
+            finally:
+                more.cancel()
+
+    async def _send_next(self, app_id: str, row: CallbackRow) -> bool:
+        """Send what comes next; false when there is nothing."""
+        registration = CallbackRegistration.model_validate_json(row.registration)
+        serialization = registration.serialization or Serialization()
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
+        if not page.entries:
+            return False
+        message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
+        error = await self._call(registration, orjson.dumps(message))
+        if error is None:
+            await self._store(lambda session: self._note_success(session, app_id, page.cursor))
+        else:
+            await self._store(lambda session: self._note_failure(session, app_id, row, error))
+        return True
+
+    async def _call(self, registration: CallbackRegistration, body: bytes) -> str | None:
+        """Send once; gives what went wrong."""
+        try:
+            await self._caller.put(registration.url, registration.headers or {}, body)
+        except CallFailed as failure:
+            return str(failure)
+        return None
+
+    def _note_success(self, session: Session, app_id: str, position: int) -> None:
+        logs.set_position(session, app_id, position)
+        callbacks.succeeded(session, app_id, self._clock.now())
+
+    def _note_failure(self, session: Session, app_id: str, row: CallbackRow, error: str) -> None:
+        now = self._clock.now()
+        if is_given_up(row.last_success_at or row.registered_at, now):
+            callbacks.delete(session, app_id)
+            return
+        failures = row.failures + 1
+        next_attempt_at = after_seconds(now, delay_seconds(failures))
+        callbacks.failed(session, app_id, failures=failures, error=error, next_attempt_at=next_attempt_at)
+
+    async def _reach(self, instant: int | None) -> None:
+        """Wait until domain time has come to the instant."""
+        if instant is None or instant <= self._clock.now():
+            return
+        reached = asyncio.Event()
+        timer = self._clock.call_at(instant, lambda: self._wake(reached))
+        try:
+            await reached.wait()
+        finally:
+            timer.cancel()
+
+    def _wake(self, event: asyncio.Event) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(event.set)
+
+
+def other_channel(existing: str, cure: str) -> Refusal:
+    """The 400 of a key that has a channel of the other type."""
+    return Refusal(400, f"this key has {existing}, and only one type of channel at a time; end it with {cure} first")

@@ -1,0 +1,136 @@
+"""A server inside the test, reached over WSGI, on a clock that stands still."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.notifications import NotificationMessage
+from mirror_server import keys
+from mirror_server.app import create_app
+from mirror_server.config import Settings
+from mirror_server.core.instants import Instant
+from mirror_server.keys import Scope
+from mirror_server.services import Services
+
+
+class Server:
+    """A server on a file, which may be opened again."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.settings = Settings(
+            database_url=f"sqlite:///{folder}/mirror.db",
+            simulate=0,
+            manual_clock=True,
+            **{"callback_loopback": True, **settings},
+        )
+        self.open()
+
+    def open(self) -> None:
+        self.services = Services(self.settings)
+        self.services.start()
+        self._client: FlaskClient = create_app(self.services).test_client()
+
+    def restart(self) -> None:
+        self.services.close()
+        self.open()
+
+    def key(self, *scopes: Scope) -> str:
+        """A new access key, with all scopes where none is given; its log begins now."""
+        key = keys.create(self.services.database, "test", scopes or tuple(Scope), self.now)
+        self.call(key, "GET", "/v2/notification/pull?after=latest&hold=0")
+        return key
+
+    @property
+    def now(self) -> Instant:
+        return self.services.clock.now()
+
+    def call(
+        self, key: str | None, method: str, path: str, headers: dict[str, str] | None = None, **options: Any
+    ) -> Any:
+        """Send a request; with a key, in its name."""
+        authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
+
+    def advance(self, key: str, seconds: float) -> None:
+        assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
+
+    def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
+        """A simulated device, with an observable temperature where no resources are given; gives its id."""
+        listed = resources or ({"path": "/3303/0/5700", "value": "21.5", "observable": True},)
+        body = {"endpoint_name": name, "resources": list(listed), **more}
+        answer = self.call(key, "POST", "/sim/v1/devices", json=body)
+        assert answer.status_code == 201, answer.get_data()
+        device_id: str = answer.json["id"]
+        return device_id
+
+    def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
+        url = f"/sim/v1/devices/{device_id}/resources{path}"
+        assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
+
+    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
+        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
+
+    def registration(self, key: str, device_id: str, method: str) -> None:
+        assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204
+
+    def place(self, key: str, device_id: str, async_id: str, method: str, path: str, **body: Any) -> Any:
+        """Place a device request and let it settle; ``value`` is the text to write."""
+        if "value" in body:
+            body["payload-b64"] = base64.b64encode(body.pop("value").encode()).decode()
+        query = {"async-id": async_id}
+        url = f"/v2/device-requests/{device_id}"
+        answer = self.call(key, "POST", url, query_string=query, json={"method": method, "uri": path, **body})
+        assert self.services.database.settle(10)
+        return answer
+
+    def resource(self, key: str, device_id: str, path: str = "/3303/0/5700") -> Any:
+        """One resource of E1, whose body is what the interface says."""
+        body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
+        DeviceObject.model_validate(body, extra="forbid")
+        return next(entry for entry in body["resources"] if entry["resource_path"] == path)
+
+    def log(self, key: str, after: int = 0) -> list[tuple[str, Any]]:
+        """All entries of the application's log behind a number, as (kind, entry)."""
+        assert self.services.database.settle(10)
+        found: list[tuple[str, Any]] = []
+        while True:
+            answer = self.call(key, "GET", "/v2/notification/pull", query_string={"after": after, "hold": 0})
+            if answer.status_code == 204:
+                return found
+            NotificationMessage.model_validate(answer.json, extra="forbid", by_alias=True, by_name=False)
+            found += [(kind, entry) for kind, entries in answer.json.items() for entry in entries]
+            after = int(answer.headers["Mirror-Cursor"])
+
+    def responses(self, key: str) -> dict[str, tuple[int, str | None]]:
+        """Status and category of each async response, by async-id; none came twice."""
+        entries = [entry for kind, entry in self.log(key) if kind == "async-responses"]
+        assert len({entry["id"] for entry in entries}) == len(entries)
+        return {entry["id"]: (entry["status"], entry.get("error")) for entry in entries}
+
+    def observed(self, key: str) -> list[tuple[str, str]]:
+        """Device id and value of each observation event."""
+        return [
+            (entry["ep"], base64.b64decode(entry["payload"]).decode())
+            for kind, entry in self.log(key)
+            if kind == "notifications"
+        ]
+
+    def channel(self, key: str) -> Any:
+        return self.call(key, "GET", "/v2/notification/channel").json
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    running = Server(tmp_path)
+    yield running
+    running.services.close()
+
+
+@pytest.fixture
+def key(server: Server) -> str:
+    return server.key()

@@ -1,0 +1,217 @@
+"""Every row of specification 3.1 and 3.2 and every flow of 3.3, as an application sees it."""
+
+import base64
+
+import pytest
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+LIGHT = (
+    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": "/3/0/4", "executable": True},
+)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def light(server, key):
+    return server.add_device(key, "light-1", *LIGHT)
+
+
+def test_at_first_registration_every_resource_shows_empty_values(server, key, light):
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert [entry["resource_path"] for entry in body["resources"]] == ["/3/0/4", TEMPERATURE, SWITCH]
+    assert all(
+        (entry["reported"], entry["desired"], entry["subscribed"]) == ({}, {}, False) for entry in body["resources"]
+    )
+    assert "last_reported_at" not in body
+    assert "last_desired_at" not in body
+
+
+def test_an_accepted_write_is_pending_with_the_time_of_issue(server, key, light):
+    server.patch(key, light, online=False)
+    server.advance(key, 60)
+    assert server.place(key, light, "w", "PUT", SWITCH, value="1").status_code == 202
+    server.advance(key, 60)
+    assert server.resource(key, light, SWITCH)["desired"] == {
+        "value": encoded("1"),
+        "status": 0,
+        "desired_at": "2026-01-05T08:01:00.000Z",
+        "requested_at": "2026-01-05T08:01:00.000Z",
+    }
+
+
+def test_a_write_the_device_took_is_a_success_at_the_time_of_the_update(server, key, light):
+    server.patch(key, light, latency_seconds=5)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    server.advance(key, 60)
+    assert server.resource(key, light, SWITCH)["desired"] == {
+        "value": encoded("1"),
+        "status": 1,
+        "desired_at": "2026-01-05T08:00:05.000Z",
+        "status_updated_at": "2026-01-05T08:00:05.000Z",
+        "requested_at": "2026-01-05T08:00:00.000Z",
+    }
+    assert server.responses(key) == {"w": (200, None)}
+
+
+def test_a_write_fails_when_the_device_does_not_connect_before_it_expires(server, key, light):
+    server.patch(key, light, online=False)
+    server.place(key, light, "w", "PUT", SWITCH, value="1", expiry_seconds=60)
+    server.advance(key, 59.999)
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 0
+    assert server.responses(key) == {}
+    server.advance(key, 0.001)
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["desired_at"]) == (2, "2026-01-05T08:01:00.000Z")
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+
+
+def test_a_write_fails_when_the_resource_is_not_writeable_and_only_the_issuer_learns_why(server, key, light):
+    other = server.key()
+    server.place(key, light, "w", "PUT", TEMPERATURE, value="30")
+    resource = server.resource(key, light, TEMPERATURE)
+    assert resource["desired"]["status"] == 2
+    assert resource["reported"] == {}
+    assert server.responses(key) == {"w": (400, "METHOD_NOT_ALLOWED")}
+    assert server.log(other) == []
+
+
+def test_a_newer_write_supersedes_a_pending_one_whose_outcome_touches_the_mirror_no_more(server, key, light):
+    server.patch(key, light, latency_seconds=10)
+    server.place(key, light, "old", "PUT", SWITCH, value="0")
+    server.place(key, light, "new", "PUT", SWITCH, value="1")
+    server.patch(key, light, answer="reject")
+    server.advance(key, 10)
+    server.patch(key, light, answer="normal")
+    assert server.responses(key) == {"old": (400, "REJECTED")}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["value"]) == (0, encoded("1"))
+    server.advance(key, 10)
+    assert server.responses(key)["new"] == (200, None)
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 1
+
+
+def test_a_read_stores_the_value_and_its_time_and_then_answers(server, key, light):
+    server.advance(key, 60)
+    assert server.place(key, light, "r", "GET", TEMPERATURE).status_code == 202
+    reported = server.resource(key, light)["reported"]
+    assert reported == {
+        "value": encoded("21.5"),
+        "content_type": "text/plain",
+        "reported_at": "2026-01-05T08:01:00.000Z",
+    }
+    ((kind, response),) = server.log(key)[-1:]
+    assert kind == "async-responses"
+    assert (response["status"], response["payload"], response["ct"]) == (200, encoded("21.5"), "text/plain")
+    assert response["max-age"] == 0
+
+
+def test_a_subscription_is_true_once_the_device_accepted_and_brings_the_initial_value(server, key, light):
+    server.patch(key, light, online=False)
+    assert server.call(key, "PUT", f"/v2/subscriptions/{light}{TEMPERATURE}").status_code == 200
+    assert server.resource(key, light)["subscribed"] is False
+    server.patch(key, light, online=True)
+    resource = server.resource(key, light)
+    assert (resource["subscribed"], resource["reported"]["value"]) == (True, encoded("21.5"))
+    assert server.observed(key) == [(light, "21.5")]
+
+
+def test_a_change_of_a_subscribed_resource_is_stored_and_told_to_the_subscriber_alone(server, key, light):
+    other = server.key()
+    server.call(key, "PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
+    server.advance(key, 60)
+    server.set_value(key, light, "22.5")
+    reported = server.resource(key, light)["reported"]
+    assert (reported["value"], reported["reported_at"]) == (encoded("22.5"), "2026-01-05T08:01:00.000Z")
+    assert server.observed(key) == [(light, "21.5"), (light, "22.5")]
+    assert server.observed(other) == []
+    entry = server.log(key)[-1][1]
+    assert (entry["path"], entry["timestamp"], entry["original-ep"]) == (TEMPERATURE, server.now, "light-1")
+
+
+def test_an_auto_observation_is_stored_and_told_only_to_a_subscriber(server, key):
+    door = server.add_device(
+        key, "door-1", {"path": "/3200/0/5500", "value": "0", "observable": True, "auto_observable": True}
+    )
+    server.set_value(key, door, "1", "/3200/0/5500")
+    assert server.resource(key, door, "/3200/0/5500")["reported"]["value"] == encoded("1")
+    assert server.resource(key, door, "/3200/0/5500")["subscribed"] is False
+    assert server.observed(key) == []
+    server.call(key, "PUT", f"/v2/subscriptions/{door}/3200/0/5500")
+    server.set_value(key, door, "0", "/3200/0/5500")
+    assert server.observed(key) == [(door, "1"), (door, "0")]
+
+
+def test_a_change_without_subscription_or_auto_observation_is_not_seen(server, key, light):
+    server.set_value(key, light, "22.5")
+    assert server.resource(key, light)["reported"] == {}
+
+
+def test_the_subscribe_flow_by_a_presubscription_rule(server, key):
+    rules = [{"resource-path": [TEMPERATURE]}]
+    assert server.call(key, "PUT", "/v2/subscriptions", json=rules).status_code == 202
+    light = server.add_device(key, "light-1", *LIGHT)
+    assert server.resource(key, light)["subscribed"] is True
+    assert server.resource(key, light, SWITCH)["subscribed"] is False
+    assert server.observed(key) == [(light, "21.5")]
+
+
+def test_new_resources_are_taken_in_and_removed_ones_stay(server, key, light):
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    server.set_value(key, light, "40", "/3304/0/5700", observable=True)
+    assert server.call(key, "DELETE", f"/sim/v1/devices/{light}/resources{TEMPERATURE}").status_code == 204
+    server.registration(key, light, "PUT")
+    assert server.resource(key, light, "/3304/0/5700")["reported"] == {}
+    assert server.resource(key, light, TEMPERATURE)["reported"]["value"] == encoded("21.5")
+    listed = [entry["uri"] for entry in server.call(key, "GET", f"/v2/endpoints/{light}").json]
+    assert "/3304/0/5700" in listed
+    assert TEMPERATURE not in listed
+    server.place(key, light, "gone", "GET", TEMPERATURE)
+    assert server.responses(key)["gone"] == (404, "RESOURCE_NOT_FOUND")
+
+
+def test_nothing_of_a_device_object_is_deleted_over_the_interface(server, key, light):
+    answer = server.call(key, "DELETE", f"/v3/devices/{light}/echo")
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["Allow"]
+    assert server.resource(key, light)
+
+
+def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(server, key, light):
+    url = f"/v3/devices/{light}/echo"
+    first = server.call(key, "GET", url)
+    server.advance(key, 60)
+    same = server.call(key, "GET", url, headers={"If-None-Match": first.headers["ETag"]})
+    assert (same.status_code, same.get_data(), same.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    assert server.call(key, "GET", url).json["created_at"] != first.json["created_at"]
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    assert server.call(key, "GET", url, headers={"If-None-Match": first.headers["ETag"]}).status_code == 200
+
+
+def test_the_newest_times_of_a_device_object_are_over_all_its_resources(server, key, light):
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    server.advance(key, 60)
+    server.place(key, light, "r2", "GET", SWITCH)
+    server.advance(key, 60)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
+    assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
+    assert body["updated_at"] == "2026-01-05T08:00:00.000Z"
+
+
+@pytest.mark.parametrize(("seconds_before", "kept"), [(1, True), (-3600, False)])
+def test_a_device_object_is_kept_until_six_months_after_the_last_connection(server, key, light, seconds_before, kept):
+    server.advance(key, 3600)
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    server.patch(key, light, online=False)
+    six_months_seconds = (31 + 28 + 31 + 30 + 31 + 30) * 24 * 3600
+    server.advance(key, six_months_seconds - seconds_before)
+    assert (server.call(key, "GET", f"/v3/devices/{light}/echo").status_code == 200) is kept

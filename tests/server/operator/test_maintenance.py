@@ -1,0 +1,182 @@
+"""What an operator does to a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mirror_server import keys
+from mirror_server.cli import main
+from mirror_server.config import Settings
+from mirror_server.core.commands import CommandRequest
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+from mirror_server.service.commands import Placement
+from mirror_server.services import Services
+from mirror_server.store.database import Database, DatabaseError
+
+SECRET = b"the-user-sleeps-at-21-degrees"
+PATH = "/3303/0/5750"
+
+
+def mirror_server(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/mirror.db"
+
+
+@pytest.fixture
+def services(url: str) -> Iterator[Services]:
+    running = Services(Settings(database_url=url, simulate=2, manual_clock=True))
+    running.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def app_id(services: Services) -> str:
+    key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
+    identity, _ = keys.authenticate(services.database, f"Bearer {key}")
+    services.log.keep_for(identity)
+    return identity
+
+
+def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
+    """A write that is stored, answered and logged."""
+    request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
+    services.commands.place(Placement(app_id, device_id, request)).result(10)
+    assert services.database.settle(10)
+
+
+@pytest.fixture
+def device_ids(services: Services, app_id: str) -> list[str]:
+    """Two devices with a written value each, the first one's a secret."""
+    assert services.bench is not None
+    simulator = services.bench.simulator
+    device_ids = [state.id for state in simulator.list_states()]
+    for device_id in device_ids:
+        simulator.set_value(device_id, PATH, value="", writable=True, observable=True)
+        simulator.update(device_id)
+        assert services.database.settle(10)
+        services.subscriptions.subscribe(app_id, device_id, PATH).result(10)
+    assert services.database.settle(10)
+    write(services, app_id, device_ids[0], SECRET)
+    write(services, app_id, device_ids[1], b"plain")
+    return device_ids
+
+
+def stored_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("mirror.db*")))
+
+
+def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, device_ids, tmp_path, url):
+    before = services.devices.device_object(device_ids[0])
+    assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
+    target = f"sqlite:///{tmp_path}/restored.db"
+    assert mirror_server("restore", tmp_path / "copy.db", "--database", target).exit_code == 0
+    assert mirror_server("check", "--database", target).output == "all is well\n"
+    again = Services(Settings(database_url=target, manual_clock=True))
+    try:
+        assert again.devices.device_object(device_ids[0]) == before
+    finally:
+        again.close()
+
+
+def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
+    taken = tmp_path / "taken.db"
+    taken.write_text("mine")
+    refused = mirror_server("backup", taken, "--database", url)
+    assert refused.exit_code == 1
+    assert "is there already" in refused.output
+    mirror_server("backup", tmp_path / "copy.db", "--database", url)
+    refused = mirror_server("restore", tmp_path / "copy.db", "--database", url)
+    assert refused.exit_code == 1
+    assert "is there already" in refused.output
+    assert taken.read_text() == "mine"
+
+
+def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, device_ids, tmp_path, url):
+    erased, kept = device_ids
+    assert SECRET in stored_bytes(tmp_path)
+    result = mirror_server("erase", erased, "--yes", "--database", url)
+    assert result.exit_code == 0, result.output
+    receipt = json.loads(result.output)
+    assert receipt["device_id"] == erased
+    assert receipt["rows"]["devices"] == receipt["rows"]["simulated_devices"] == receipt["rows"]["commands"] == 1
+    assert receipt["rows"]["notifications"] >= 2
+    with pytest.raises(Refusal):
+        services.devices.device(erased)
+    assert services.devices.device(kept).device_id == kept
+    assert SECRET not in stored_bytes(tmp_path)
+    assert erased.encode() not in stored_bytes(tmp_path)
+    assert mirror_server("check", "--database", url).output == "all is well\n"
+
+
+def test_readers_are_told_of_the_gap_that_erasing_made(services, app_id, device_ids, url):
+    write(services, app_id, device_ids[0], b"again")
+    every = services.log.read(app_id, 0).cursor
+    mirror_server("erase", device_ids[1], "--yes", "--database", url)
+    seen: list[int] = []
+    missed: list[int] = []
+    after = 0
+    while after < every:
+        page = services.log.read(app_id, after)
+        missed += range(page.gap[0], page.gap[1] + 1) if page.gap else []
+        seen += [entry.seq for entry in page.entries]
+        after = page.cursor
+    assert missed
+    assert sorted(seen + missed) == list(range(1, every + 1))
+
+
+def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids, url):
+    asked = CliRunner().invoke(main, ["erase", device_ids[0], "--database", url], input="n\n")
+    assert asked.exit_code == 1
+    assert services.devices.device(device_ids[0])
+    nothing = mirror_server("erase", "nobody", "--yes", "--database", url)
+    assert nothing.exit_code == 1
+    assert "nothing is stored" in nothing.output
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("UPDATE resources SET desired_status = 0", "a desired value is pending"),
+        ("UPDATE commands SET finished_at = NULL", "a write command waits"),
+        ("UPDATE logs SET last_seq = 1", "beyond its last number"),
+        ("UPDATE logs SET stored_bytes = stored_bytes + 1", "not the sum of its entries"),
+        ("UPDATE logs SET position = 1000", "a position is beyond"),
+        ("DELETE FROM subscriptions", "nobody is subscribed to it"),
+        ("DELETE FROM logs", "belongs to no log"),
+        ("DELETE FROM devices", "a device that is not there"),
+    ],
+)
+def test_check_finds_what_is_wrong(services, device_ids, tmp_path, url, damage, told):
+    assert mirror_server("check", "--database", url).exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "mirror.db")) as connection, connection:
+        connection.execute(damage)
+    found = mirror_server("check", "--database", url)
+    assert found.exit_code == 1
+    assert told in found.output
+
+
+def test_a_database_of_a_newer_version_is_refused_with_a_cure(tmp_path, url):
+    Database(url).close()
+    with closing(sqlite3.connect(tmp_path / "mirror.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(DatabaseError, match="newer version"):
+        Database(url)
+
+
+def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
+    with pytest.raises(DatabaseError, match="cannot open"):
+        Database(f"sqlite:///{tmp_path}/missing/mirror.db")
+    (tmp_path / "no.db").write_text("this is no database, it is a text that is long enough to be looked at")
+    with pytest.raises(DatabaseError, match="cannot open"):
+        Database(f"sqlite:///{tmp_path}/no.db")

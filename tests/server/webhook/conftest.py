@@ -1,0 +1,63 @@
+"""An application's callback endpoint on loopback."""
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+PATIENCE_SECONDS = 10
+
+
+class Endpoint:
+    """An application's callback endpoint; ``statuses`` are given one by one, then 204."""
+
+    def __init__(self) -> None:
+        self.calls: queue.Queue[tuple[dict[str, str], Any]] = queue.Queue()
+        self.statuses: list[int] = []
+        self.release = threading.Event()
+        self.release.set()
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                endpoint.release.wait(PATIENCE_SECONDS)
+                status = endpoint.statuses.pop(0) if endpoint.statuses else 204
+                endpoint.calls.put((dict(self.headers), json.loads(body)))
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", endpoint.url)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/callback"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def next(self) -> tuple[dict[str, str], Any]:
+        """Headers and body of the next call."""
+        return self.calls.get(timeout=PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    running = Endpoint()
+    yield running
+    running.close()

@@ -1,0 +1,251 @@
+"""Webhooks over real sockets: registering, delivering, failing, going on. Source: wire.md 4."""
+
+import base64
+import ipaddress
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from mirror_sdk.wire.channel import Channel
+from mirror_server.callout import AddressPolicy
+
+CALLBACK = "/v2/notification/callback"
+
+
+def register(server: Any, key: str, endpoint: Any, **more: Any) -> Any:
+    answer = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url, **more})
+    assert answer.status_code == 204, answer.get_data()
+    headers, body = endpoint.next()
+    assert body == {}
+    return headers
+
+
+def subscribe(server: Any, key: str, endpoint: Any) -> str:
+    """A device whose changes arrive at the endpoint."""
+    device_id: str = server.add_device(key, "sensor-1")
+    assert list(endpoint.next()[1]) == ["registrations"]
+    assert server.call(key, "PUT", f"/v2/subscriptions/{device_id}/3303/0/5700").status_code == 200
+    assert values(endpoint.next()[1]) == ["21.5"]
+    return device_id
+
+
+def values(message: Any) -> list[str]:
+    return [base64.b64decode(entry["payload"]).decode() for entry in message["notifications"]]
+
+
+def wait_for_failures(server: Any, key: str, count: int) -> Any:
+    end_at = time.monotonic() + 10
+    while server.channel(key)["failures"] < count:
+        assert time.monotonic() < end_at, server.channel(key)
+        threading.Event().wait(0.005)
+    return server.channel(key)
+
+
+def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, key, endpoint):
+    headers = register(server, key, endpoint, headers={"X-Token": "abc"})
+    assert (headers["X-Token"], headers["Content-Type"]) == ("abc", "application/json")
+    shown = server.call(key, "GET", CALLBACK).json
+    assert shown == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
+
+
+def test_without_a_webhook_get_and_delete_are_404(server, key):
+    assert server.call(key, "GET", CALLBACK).status_code == 404
+    assert server.call(key, "DELETE", CALLBACK).status_code == 404
+
+
+def test_a_deleted_webhook_is_gone(server, key, endpoint):
+    register(server, key, endpoint)
+    assert server.call(key, "DELETE", CALLBACK).status_code == 204
+    assert server.call(key, "GET", CALLBACK).status_code == 404
+    server.add_device(key, "sensor-1")
+    assert endpoint.calls.empty()
+
+
+@pytest.mark.parametrize("status", [201, 302, 404, 500])
+def test_a_url_that_answers_otherwise_is_refused_and_nothing_is_registered(server, key, endpoint, status):
+    endpoint.statuses = [status]
+    answer = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url})
+    assert answer.status_code == 400
+    assert answer.json["fields"][0]["name"] == "url"
+    assert str(status) in answer.json["message"]
+    assert server.call(key, "GET", CALLBACK).status_code == 404
+    assert endpoint.calls.qsize() == 1, "a redirect must not be followed"
+
+
+def test_a_url_where_nobody_listens_is_refused(server, key):
+    answer = server.call(key, "PUT", CALLBACK, json={"url": "http://127.0.0.1:1/callback"})
+    assert answer.status_code == 400
+    assert "no answer" in answer.json["message"]
+
+
+def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoint):
+    cfg = {"include_timestamp": "true", "include_uid": True, "include_original_ep": True}
+    register(server, key, endpoint, serialization={"type": "v2", "max_chunk_size": "1", "cfg": cfg})
+    device_id = subscribe(server, key, endpoint)
+    for value in ["22", "23", "24"]:
+        server.set_value(key, device_id, value)
+    messages = [endpoint.next()[1] for _ in range(3)]
+    assert [values(message) for message in messages] == [["22"], ["23"], ["24"]]
+    entry = messages[0]["notifications"][0]
+    assert (entry["timestamp"], entry["original-ep"]) == (server.now, "sensor-1")
+    assert entry["uid"]
+
+
+def test_without_options_a_notification_carries_no_extras(server, key, endpoint):
+    register(server, key, endpoint)
+    device_id = subscribe(server, key, endpoint)
+    server.set_value(key, device_id, "22")
+    assert set(endpoint.next()[1]["notifications"][0]) == {"ep", "path", "ct", "payload", "max-age"}
+
+
+def test_entries_that_wait_go_in_chunks_of_the_size_asked_for(server, key, endpoint):
+    register(server, key, endpoint, serialization={"max_chunk_size": 2})
+    device_id = subscribe(server, key, endpoint)
+    endpoint.release.clear()
+    for value in range(6):
+        server.set_value(key, device_id, str(value))
+    endpoint.release.set()
+    arrived: list[list[str]] = []
+    while sum(map(len, arrived)) < 6:
+        arrived.append(values(endpoint.next()[1]))
+    assert [value for chunk in arrived for value in chunk] == ["0", "1", "2", "3", "4", "5"]
+    assert max(map(len, arrived)) == 2
+
+
+def test_deregistrations_are_objects_where_asked_for(server, key, endpoint):
+    register(server, key, endpoint, serialization={"cfg": {"deregistrations_as_object": True}})
+    device_id = server.add_device(key, "sensor-1")
+    endpoint.next()
+    server.call(key, "DELETE", f"/sim/v1/devices/{device_id}/registration")
+    assert endpoint.next()[1] == {"de-registrations": [{"ep": device_id}]}
+
+
+def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again(server, key, endpoint):
+    register(server, key, endpoint)
+    device_id = subscribe(server, key, endpoint)
+    endpoint.statuses = [500, 500, 500]
+    server.set_value(key, device_id, "22")
+    for failures, delay_seconds in [(1, 1), (2, 2), (3, 4)]:
+        assert values(endpoint.next()[1]) == ["22"]
+        channel = wait_for_failures(server, key, failures)
+        Channel.model_validate(channel, extra="forbid")
+        assert channel["backlog"] == 1
+        assert "500" in channel["last_error"]
+        server.advance(key, delay_seconds - 0.001)
+        assert endpoint.calls.empty()
+        server.advance(key, 0.001)
+    assert values(endpoint.next()[1]) == ["22"]
+
+
+def test_after_24_hours_without_success_the_channel_is_removed(server, key, endpoint):
+    register(server, key, endpoint)
+    endpoint.statuses = [500] * 10
+    server.advance(key, 24 * 3600)
+    server.add_device(key, "sensor-1")
+    endpoint.next()
+    end_at = time.monotonic() + 10
+    while server.call(key, "GET", CALLBACK).status_code != 404:
+        assert time.monotonic() < end_at
+        threading.Event().wait(0.005)
+
+
+def test_a_restart_goes_on_where_it_was(server, key, endpoint):
+    register(server, key, endpoint)
+    device_id = subscribe(server, key, endpoint)
+    endpoint.statuses = [500]
+    server.set_value(key, device_id, "22")
+    endpoint.next()
+    wait_for_failures(server, key, 1)
+    server.restart()
+    assert server.channel(key)["failures"] == 1
+    server.advance(key, 1)
+    assert values(endpoint.next()[1])[0] == "22"
+
+
+def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
+    register(server, key, endpoint)
+    other_key = server.key()
+    fast = type(endpoint)()
+    try:
+        register(server, other_key, fast)
+        endpoint.release.clear()
+        server.add_device(key, "sensor-1")
+        assert list(fast.next()[1]) == ["registrations"]
+        assert endpoint.calls.empty()
+    finally:
+        endpoint.release.set()
+        fast.close()
+
+
+def test_a_key_has_one_type_of_channel(server, key, endpoint):
+    assert server.call(key, "GET", "/v2/notification/pull?hold=0").status_code == 204
+    server.services.database.settle()
+    refused = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url})
+    assert refused.status_code == 400
+    assert "DELETE /v2/notification/pull" in refused.json["message"]
+    assert server.call(key, "DELETE", "/v2/notification/pull").status_code == 204
+    register(server, key, endpoint)
+    assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
+    refused = server.call(key, "GET", "/v2/notification/pull?hold=0")
+    assert refused.status_code == 400
+    assert "DELETE /v2/notification/callback" in refused.json["message"]
+    assert server.call(key, "GET", "/v2/notification/pull?hold=0&after=latest").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "url"),
+        ({"url": "ftp://example.com"}, "url"),
+        ({"url": "nothing"}, "url"),
+        ({"url": "http://a/", "headers": {"a b": "c"}}, "headers"),
+        ({"url": "http://a/", "headers": {"a": "c\r\nd: e"}}, "headers"),
+        ({"url": "http://a/" + "x" * 400}, "url"),
+        ({"url": "http://a/" + "x" * 380, "headers": {"a": "x" * 20}}, "body"),
+        ({"url": "http://a/", "serialization": {"type": "v3"}}, "serialization.type"),
+        ({"url": "http://a/", "serialization": {"max_chunk_size": 0}}, "serialization.max_chunk_size"),
+        ({"url": "http://a/", "more": 1}, "more"),
+    ],
+)
+def test_a_registration_that_is_wrong_is_refused_by_field(server, key, body, field):
+    answer = server.call(key, "PUT", CALLBACK, json=body)
+    assert answer.status_code == 400
+    assert [entry["name"] for entry in answer.json["fields"]] == [field]
+
+
+def test_this_machine_is_called_only_where_the_operator_lets_it(tmp_path, server, endpoint):
+    (tmp_path / "careful").mkdir()
+    careful = type(server)(tmp_path / "careful", callback_loopback=False)
+    try:
+        answer = careful.call(
+            careful.key(), "PUT", CALLBACK, json={"url": endpoint.url.replace("127.0.0.1", "localhost")}
+        )
+    finally:
+        careful.services.close()
+    assert answer.status_code == 400
+    assert "may not be called" in answer.json["message"]
+    assert endpoint.calls.empty()
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("10.1.2.3", True),
+        ("::ffff:10.1.2.3", True),
+        ("192.168.1.1", False),
+        ("169.254.169.254", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("fe80::1", False),
+    ],
+)
+def test_public_addresses_and_the_operators_networks_may_be_called(address, allowed):
+    policy = AddressPolicy(loopback=False, networks=(ipaddress.ip_network("10.0.0.0/8"),))
+    assert policy.allows(address) is allowed
