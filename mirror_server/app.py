@@ -118,7 +118,8 @@ def _note(response: Response) -> Response:
     """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
     response.headers[REQUEST_ID_HEADER] = _request_id()
     if _PARKED not in request.environ:
-        _log.info("%s %s %d request=%s", request.method, request.path, response.status_code, _request_id())
+        # Quoted, so that a path with a line break in it is still one line.
+        _log.info("%s %r %d request=%s", request.method, request.path, response.status_code, _request_id())
     return response
 
 

@@ -71,7 +71,7 @@ class Bridge:
         What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
         """
         watched = _watch(deferred)
-        disconnect: asyncio.Future[Any] = asyncio.ensure_future(receive())
+        disconnect: asyncio.Future[Any] = asyncio.ensure_future(_disconnect(receive))
         stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
         done, pending = await asyncio.wait(
             [watched, disconnect, stopping],
@@ -139,7 +139,7 @@ class _Answer:
 
 
 async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:
-    """The body, cut one byte past the limit; ``None`` when the client went away."""
+    """The body, or one byte more than the limit of a longer one; ``None`` when the client went away."""
     chunks = bytearray()
     while True:
         message = await receive()
@@ -147,8 +147,14 @@ async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:
             return None
         chunks += message.get("body", b"")
         del chunks[max_body_bytes + 1 :]
-        if not message.get("more_body"):
+        if not message.get("more_body") or len(chunks) > max_body_bytes:
             return bytes(chunks)
+
+
+async def _disconnect(receive: _Receive) -> None:
+    """Wait until the client goes away; what is left of a body past the limit comes before that."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:

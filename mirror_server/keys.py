@@ -15,7 +15,7 @@ from mirror_server.store import keys
 from mirror_server.store.database import Database
 from mirror_server.store.keys import StoredKey
 
-_KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})")
+_KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S+) *\Z", re.IGNORECASE)
 
 

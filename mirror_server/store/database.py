@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from alembic.util import CommandError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from mirror_server.store.migrate import upgrade
 from mirror_server.store.session import Session
@@ -48,8 +48,11 @@ class Database:
                 f"the database {self._path} was written by a newer version ({error}); install that one, or restore a"
                 " backup from before"
             ) from error
-        except (sqlite3.Error, SQLAlchemyError, OSError) as error:
-            raise DatabaseError(f"cannot open the database {self._path}: {error}") from error
+        except (sqlite3.Error, DBAPIError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise DatabaseError(
+                f"cannot open the database {self._path}: {cause}; name a file in a folder you may write to"
+            ) from error
         self._idle_readers: list[sqlite3.Connection] = []
         self._writer = Writer(Session(self._writer_connection))
 

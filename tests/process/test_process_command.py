@@ -158,7 +158,6 @@ def test_database_of_another_kind_is_a_one_line_error() -> None:
         assert_one_line_error(finished, url, "sqlite:///FILE")
 
 
-@pytest.mark.xfail(strict=True, reason="what the migrations raise is no DatabaseError yet")
 def test_database_that_cannot_be_opened_is_a_one_line_error(tmp_path: Path) -> None:
     missing, folder = tmp_path / "missing" / "mirror.db", tmp_path
     for path, finished in zip(
@@ -173,7 +172,6 @@ def test_database_that_cannot_be_opened_is_a_one_line_error(tmp_path: Path) -> N
         assert_one_line_error(finished, str(path))
 
 
-@pytest.mark.xfail(strict=True, reason="what the migrations raise is no DatabaseError yet")
 def test_file_that_is_no_database_is_a_one_line_error_and_stays_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("what must not be lost\n" * 100)

@@ -106,7 +106,6 @@ def test_body_past_the_limit_is_413(application: Application) -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.xfail(strict=True, reason="the connections of ended threads stay open")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are counted in /proc")
 def test_a_thread_for_each_request_does_not_use_up_open_files(application: Application) -> None:
     def open_files() -> int:

@@ -22,18 +22,15 @@ class Server:
     """A server on a file, which may be opened again."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        self.settings = Settings(
-            database_url=f"sqlite:///{folder}/mirror.db",
-            simulate=0,
-            manual_clock=True,
-            **{"callback_loopback": True, **settings},
-        )
+        usual = {"simulate": 0, "manual_clock": True, "callback_loopback": True}
+        self.settings = Settings(database_url=f"sqlite:///{folder}/mirror.db", **{**usual, **settings})
         self.open()
 
     def open(self) -> None:
         self.services = Services(self.settings)
         self.services.start()
-        self._client: FlaskClient = create_app(self.services).test_client()
+        self.app = create_app(self.services)
+        self._client: FlaskClient = self.app.test_client()
 
     def restart(self) -> None:
         self.services.close()
@@ -134,3 +131,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def key(server: Server) -> str:
     return server.key()
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests of a module that change nothing they share."""
+    running = Server(tmp_path_factory.mktemp("shared"))
+    yield running
+    running.services.close()

@@ -1,0 +1,179 @@
+"""The pure core: the desired table, messages, retention, callbacks, the manual clock."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_server.clock import ManualClock
+from mirror_server.core import desired
+from mirror_server.core.callbacks import delay_seconds, is_given_up
+from mirror_server.core.desired import TRANSITIONS, DesiredEvent, IllegalTransition
+from mirror_server.core.instants import from_datetime, to_datetime
+from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
+from mirror_server.core.retention import months_before
+from mirror_server.service.housekeeping import Deadline
+
+INSTANTS = st.integers(0, 4_000_000_000_000)
+
+
+class DesiredMachine(RuleBasedStateMachine):
+    """One resource under any sequence of writes and outcomes, those of superseded commands included."""
+
+    def __init__(self):
+        super().__init__()
+        self.value = None
+        self.waiting = []
+        self.placed = 0
+        self.now = 0
+
+    @rule(payload=st.binary(max_size=3))
+    def place(self, payload):
+        self.placed += 1
+        self.now += 1
+        self.value = desired.write_accepted(self.value, command_id=self.placed, value=payload, at=self.now)
+        self.waiting.append(self.placed)
+        assert (self.value.status, self.value.value) == (DesiredStatus.PENDING, payload)
+        assert self.value.desired_at == self.value.requested_at == self.now
+        assert self.value.status_updated_at is None
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), succeeded=st.booleans())
+    def end(self, data, succeeded):
+        command_id = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(command_id)
+        self.now += 1
+        after = desired.write_finished(self.value, command_id=command_id, succeeded=succeeded, at=self.now)
+        if command_id != self.placed:
+            assert after is None
+            return
+        assert after.status is (DesiredStatus.SUCCESS if succeeded else DesiredStatus.FAILURE)
+        assert after.desired_at == after.status_updated_at == self.now
+        assert (after.requested_at, after.value) == (self.value.requested_at, self.value.value)
+        self.value = after
+
+    @precondition(lambda self: self.value is not None and self.placed not in self.waiting)
+    @rule()
+    def end_again(self):
+        with pytest.raises(IllegalTransition):
+            desired.write_finished(self.value, command_id=self.placed, succeeded=True, at=self.now)
+
+    @invariant()
+    def pending_exactly_while_the_newest_command_waits(self):
+        pending = self.value is not None and self.value.status is DesiredStatus.PENDING
+        assert pending == (self.placed in self.waiting)
+
+
+TestDesiredMachine = DesiredMachine.TestCase
+
+
+@pytest.mark.parametrize("event", DesiredEvent)
+@pytest.mark.parametrize("status", [None, *DesiredStatus])
+def test_a_pair_that_is_not_in_the_table_raises(status, event):
+    if (status, event) in TRANSITIONS:
+        assert desired.next_status(status, event) is TRANSITIONS[status, event]
+    else:
+        with pytest.raises(IllegalTransition):
+            desired.next_status(status, event)
+
+
+def test_the_diagram_has_a_line_for_each_row():
+    assert len(desired.diagram().splitlines()) == 1 + len(TRANSITIONS)
+
+
+def response(seq, status):
+    return LogEntry(seq, "async-responses", {"id": str(seq), "status": status, "uid": "u", "timestamp": 1})
+
+
+@given(st.lists(st.sampled_from([200, 404, 500, 503, 504]), max_size=20))
+def test_every_entry_is_in_one_message_in_order_and_a_server_error_alone(statuses):
+    entries = [response(seq, status) for seq, status in enumerate(statuses, 1)]
+    messages = []
+    rest = entries
+    while rest:
+        message = first_message(rest)
+        assert message
+        messages.append(message)
+        rest = rest[len(message) :]
+    assert [entry for message in messages for entry in message] == entries
+    assert all(len(message) == 1 or all(e.body["status"] < 500 for e in message) for message in messages)
+
+
+NOTIFICATION = LogEntry(1, "notifications", {"ep": "d", "uid": "u", "timestamp": 1, "original-ep": "n"})
+REGISTRATION = LogEntry(2, "registrations", {"ep": "d", "uid": "u", "timestamp": 1, "original-ep": "n"})
+LEAVING = LogEntry(3, "de-registrations", "d")
+
+
+@pytest.mark.parametrize(
+    ("extras", "notification", "registration", "leaving"),
+    [
+        (Extras(), {"ep"}, {"ep", "timestamp", "original-ep"}, "d"),
+        (Extras(include_uid=True), {"ep", "uid"}, {"ep", "uid", "timestamp", "original-ep"}, "d"),
+        (Extras(include_timestamp=True), {"ep", "timestamp"}, {"ep", "timestamp", "original-ep"}, "d"),
+        (Extras(include_original_ep=True), {"ep", "original-ep"}, {"ep", "timestamp", "original-ep"}, "d"),
+        (Extras(deregistrations_as_object=True), {"ep"}, {"ep", "timestamp", "original-ep"}, {"ep": "d"}),
+        (CURSOR_EXTRAS, set(NOTIFICATION.body), set(REGISTRATION.body), "d"),
+    ],
+)
+def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, registration, leaving):
+    message = compose([NOTIFICATION, REGISTRATION, LEAVING], extras)
+    assert set(message["notifications"][0]) == notification
+    assert set(message["registrations"][0]) == registration
+    assert message["de-registrations"] == [leaving]
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [
+        (datetime(2026, 7, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 8, tzinfo=UTC)),
+        (datetime(2026, 3, 15, tzinfo=UTC), datetime(2025, 9, 15, tzinfo=UTC)),
+        (datetime(2026, 8, 31, tzinfo=UTC), datetime(2026, 2, 28, tzinfo=UTC)),
+        (datetime(2028, 8, 31, tzinfo=UTC), datetime(2028, 2, 29, tzinfo=UTC)),
+    ],
+)
+def test_six_months_are_calendar_months(now, before):
+    assert months_before(from_datetime(now)) == from_datetime(before)
+
+
+@given(INSTANTS)
+def test_instants_round_trip_and_six_months_are_half_a_year(instant):
+    assert from_datetime(to_datetime(instant)) == instant
+    if instant > 20_000_000_000:
+        assert 181 <= (instant - months_before(instant)) / 86_400_000 <= 184
+
+
+def test_callbacks_are_repeated_after_1_2_4_to_120_seconds():
+    assert [delay_seconds(failures) for failures in range(1, 10)] == [1, 2, 4, 8, 16, 32, 64, 120, 120]
+    assert delay_seconds(10**9) == 120
+    assert not is_given_up(0, 24 * 3600 * 1000 - 1)
+    assert is_given_up(0, 24 * 3600 * 1000)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=20), st.lists(st.integers(0, 30), max_size=5))
+def test_a_manual_clock_makes_each_call_once_in_order_at_its_instant(calls, steps):
+    clock = ManualClock(0)
+    made = []
+    for number, (due_at, cancelled) in enumerate(calls):
+        timer = clock.call_at(due_at, lambda number=number: made.append((clock.now(), number)))
+        if cancelled:
+            timer.cancel()
+    for step in steps:
+        clock.advance(step)
+    expected = sorted((due_at, number) for number, (due_at, cancelled) in enumerate(calls) if not cancelled)
+    assert made == [entry for entry in expected if entry[0] <= clock.now()] if steps else made == []
+    assert clock.now() == sum(steps)
+
+
+@given(st.lists(st.integers(1, 100), min_size=1))
+def test_a_deadline_calls_at_the_earliest_instant_it_was_told(instants):
+    clock = ManualClock(0)
+    made = []
+    deadline = Deadline(clock, lambda: made.append(clock.now()))
+    for instant in instants:
+        deadline.at_latest(instant)
+    deadline.at_latest(None)
+    clock.advance(200)
+    assert made == [min(instants)]

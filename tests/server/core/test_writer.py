@@ -1,0 +1,118 @@
+"""Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirror_server.store import settings
+from mirror_server.store.database import Database
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/mirror.db"
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    opened = Database(url)
+    yield opened
+    opened.close()
+
+
+def stored(database, name):
+    with database.read() as session:
+        return settings.get(session, name)
+
+
+def test_work_of_one_group_fails_alone(database):
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_session):
+        started.set()
+        go_on.wait(10)
+
+    def fail(session):
+        settings.put(session, "lost", "x")
+        session.after_commit(lambda: effects.append("lost"))
+        raise ValueError("no")
+
+    def keep(name):
+        def work(session):
+            settings.put(session, name, "x")
+            session.after_commit(lambda: effects.append(name))
+            return name
+
+        return work
+
+    effects = []
+    first = database.submit(hold)
+    assert started.wait(10)
+    futures = [database.submit(keep("a")), database.submit(fail), database.submit(keep("b"))]
+    go_on.set()
+    first.result(10)
+    assert [futures[0].result(10), futures[2].result(10)] == ["a", "b"]
+    with pytest.raises(ValueError, match="no"):
+        futures[1].result(10)
+    assert database.settle(10)
+    assert effects == ["a", "b"]
+    assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
+
+
+def test_an_effect_sees_what_was_stored_on_another_connection(database):
+    seen = []
+
+    def work(session):
+        settings.put(session, "a", "1")
+        session.after_commit(lambda: seen.append(stored(database, "a")))
+        assert stored(database, "a") is None
+
+    database.write(work)
+    assert database.settle(10)
+    assert seen == ["1"]
+
+
+def test_settling_waits_for_what_effects_submit(database):
+    def chain(count):
+        def work(session):
+            settings.put(session, "count", str(count))
+            if count:
+                session.after_commit(lambda: database.submit(chain(count - 1)))
+
+        return work
+
+    database.submit(chain(20))
+    assert database.settle(10)
+    assert stored(database, "count") == "0"
+
+
+def test_a_failing_effect_stops_no_other(database, caplog):
+    done = []
+
+    def work(session):
+        session.after_commit(lambda: done.append(1 // 0))
+        session.after_commit(lambda: done.append(2))
+
+    database.write(work)
+    assert database.settle(10)
+    assert done == [2]
+    assert "an effect" in caplog.text
+
+
+def test_a_reader_cannot_write(database):
+    with database.read() as session, pytest.raises(Exception, match="readonly"):
+        settings.put(session, "a", "1")
+
+
+def test_what_was_submitted_before_closing_is_stored(url):
+    first = Database(url)
+    futures = [first.submit(lambda session, n=n: settings.put(session, str(n), "x")) for n in range(50)]
+    first.close()
+    assert all(future.done() for future in futures)
+    again = Database(url)
+    try:
+        assert stored(again, "49") == "x"
+    finally:
+        again.close()
