@@ -10,8 +10,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import URL
 
 
-def upgrade(path: Path) -> None:
-    """Apply, in order, the migrations the database at ``path`` does not have yet; make it where there is none."""
+def upgrade(path: Path, revision: str = "head") -> None:
+    """Apply, in order, the migrations up to ``revision`` that the database at ``path`` lacks; make it if need be."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
@@ -19,6 +19,6 @@ def upgrade(path: Path) -> None:
     try:
         with engine.begin() as connection:
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
     finally:
         engine.dispose()

@@ -1,13 +1,16 @@
 """Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mirror_server.store import settings
 from mirror_server.store.database import Database
+from mirror_server.store.migrate import upgrade
 
 
 @pytest.fixture
@@ -116,3 +119,19 @@ def test_what_was_submitted_before_closing_is_stored(url):
         assert stored(again, "49") == "x"
     finally:
         again.close()
+
+
+def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_held(tmp_path, url):
+    path = tmp_path / "mirror.db"
+    upgrade(path, "0001")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        connection.execute("INSERT INTO settings VALUES ('kept', 'x')")
+    assert "callbacks" not in tables
+    newest = Database(url)
+    try:
+        assert stored(newest, "kept") == "x"
+        with newest.read() as session:
+            assert session.rows("SELECT * FROM callbacks") == []
+    finally:
+        newest.close()

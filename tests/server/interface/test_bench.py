@@ -103,7 +103,7 @@ def test_a_restart_keeps_devices_clock_keys_rules_subscriptions_and_the_log(serv
     assert simulated(server, key)["light-1"]["resources"][0]["value"] == "1"
     assert server.call(key, "GET", "/v2/subscriptions").json == rules
     assert {entry["uid"] for _, entry in server.log(key)} >= set(before)
-    assert len(before) == 3
+    assert len(before) == 4
     after = server.resource(key, device, SWITCH)
     assert (after["subscribed"], after["desired"]) == (True, state["desired"])
     server.set_value(key, device, "0", SWITCH)
