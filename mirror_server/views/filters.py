@@ -13,7 +13,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
 from mirror_server.store.devices import Condition
 
-_COLUMNS = {"id": "device_id", "state": "registered"}
+_COLUMNS = {"id": "device_id", "name": "endpoint_name", "state": "registered"}
 _COMPARISONS = {"eq": "IN", "neq": "NOT IN", "in": "IN", "nin": "NOT IN", "gte": ">=", "lte": "<="}
 _STATES = {"registered": 1, "deregistered": 0}
 _TIMES = ("created_at", "updated_at")

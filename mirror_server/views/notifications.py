@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
@@ -28,7 +29,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     @requires(*_ANY_USE)
     def pull() -> Response:
         if request.method == "HEAD":
-            raise Refusal(405, "a poll without its body would lose what is in it; use GET")
+            # A poll without its body would lose what is in it.
+            raise MethodNotAllowed(["DELETE", "GET", "OPTIONS"])
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
         latest = request.args.get("after") == _LATEST

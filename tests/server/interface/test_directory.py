@@ -49,6 +49,7 @@ def names(shared_server, key, ids):
         ("endpoint_name__gte=b&endpoint_name__lte=d", "bcd"),
         ("filter=state%3Dregistered%26endpoint_type__eq%3DLock", "cd"),
         ("filter=endpoint_name%3Da", "a"),
+        ("name__eq=b", "b"),
         ("created_at__gte=2026-01-05T08:01:00Z", "cde"),
         ("created_at__lte=2026-01-05T08:00:59.999%2B0000", "ab"),
         ("updated_at__gte=2026-01-05T09:00:30%2B01:00&state=registered", "cd"),
