@@ -22,6 +22,7 @@ from mirror_server.keys import authenticate
 from mirror_server.views import bench, device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import require_scope
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class MirrorApp(Flask):
         return super().wsgi_app(environ, start_response)
 
     def make_response(self, rv: Any) -> Response:
-        """Also takes a :class:`Deferred`."""
+        """Also takes a :class:`Deferred` and an :class:`EventStream`."""
+        if isinstance(rv, EventStream):
+            take = request.environ.get(STREAM)
+            if take is not None:
+                take(rv)
+            return rv
         if not isinstance(rv, Deferred):
             return super().make_response(rv)
         park: Callable[[Deferred], None] | None = request.environ.get(PARK)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -49,8 +51,12 @@ class Bridge:
         if body is None:
             return
         parked: list[Deferred] = []
-        environ = _environ_of(scope, body) | {PARK: parked.append}
-        answer: _Answer | None = _Answer.of(self._app, environ)
+        streams: list[EventStream] = []
+        environ = _environ_of(scope, body) | {PARK: parked.append, STREAM: streams.append}
+        answer: _Answer | None = _Answer.of(self._app, environ, streams)
+        if streams and answer is not None:
+            await self._stream(streams[0], answer, receive, send)
+            return
         if parked:
             answer = await self._wait(parked[0], environ, receive)
         if answer is not None:
@@ -65,12 +71,32 @@ class Bridge:
         finally:
             deferred.release()
 
+    async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, send: _Send) -> None:
+        """Send events as they come, until the client goes away or the server stops."""
+        await answer.begin(send)
+        await _send_chunk(send, stream.begin())
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(_disconnect(receive)),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        try:
+            while not any(end.done() for end in ends):
+                # Asked for before looking, so that what arrives in between is not waited for.
+                more = stream.more()
+                chunk = stream.take() or await _wait_for(more, ends)
+                more.cancel()
+                await _send_chunk(send, chunk)
+        finally:
+            for end in ends:
+                end.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
     async def _gone(self, deferred: Deferred, receive: _Receive) -> bool:
         """Wait for the future, the end of its time or of the server; true if the client went away before.
 
         What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
         """
-        watched = _watch(deferred)
+        watched = _watch(deferred.future)
         disconnect: asyncio.Future[Any] = asyncio.ensure_future(_disconnect(receive))
         stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
         done, pending = await asyncio.wait(
@@ -86,8 +112,21 @@ class Bridge:
         return disconnect in done
 
 
-def _watch(deferred: Deferred) -> asyncio.Future[Any]:
-    """A future of the loop that is done when the deferred one is; cancelling it leaves that one alone."""
+async def _send_chunk(send: _Send, chunk: bytes) -> None:
+    if chunk:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def _wait_for(more: Future[None], ends: list[asyncio.Future[Any]]) -> bytes:
+    """Wait until there is more, or the end; a heartbeat when neither came in time."""
+    watched = _watch(more)
+    done, _ = await asyncio.wait([watched, *ends], timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    watched.cancel()
+    return b"" if done else HEARTBEAT
+
+
+def _watch(future: Future[Any]) -> asyncio.Future[Any]:
+    """A future of the loop that is done when the other is; cancelling it leaves that one alone."""
     loop = asyncio.get_running_loop()
     watched: asyncio.Future[Any] = loop.create_future()
 
@@ -95,7 +134,7 @@ def _watch(deferred: Deferred) -> asyncio.Future[Any]:
         if not watched.done():
             watched.set_result(None)
 
-    deferred.future.add_done_callback(lambda _: _call(loop, note))
+    future.add_done_callback(lambda _: _call(loop, note))
     return watched
 
 
@@ -113,12 +152,12 @@ class _Answer:
         self._body = b""
 
     @classmethod
-    def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> _Answer:
-        """What a WSGI app answers; whatever gave the body is closed."""
+    def of(cls, app: WSGIApplication, environ: WSGIEnvironment, streams: Sequence[EventStream] = ()) -> _Answer:
+        """What a WSGI app answers; whatever gave the body is closed, and that of a stream is not taken."""
         answer = cls()
         chunks = app(environ, answer._start)
         try:
-            answer._body = b"".join(chunks)
+            answer._body = b"" if streams else b"".join(chunks)
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -132,9 +171,13 @@ class _Answer:
         self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return lambda _: None
 
+    async def begin(self, send: _Send) -> None:
+        """Send its head."""
+        await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
+
     async def send(self, send: _Send) -> None:
         """Send it."""
-        await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
+        await self.begin(send)
         await send({"type": "http.response.body", "body": self._body})
 
 

@@ -198,6 +198,10 @@ class PlainPolls:
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
+        with self._lock:
+            # That it is open may not be on disk yet.
+            if app_id in self._open or app_id in self._positions:
+                return True
         with self._database.read() as session:
             state = logs.state(session, app_id)
         return bool(state and state.polled)

@@ -54,7 +54,7 @@ def compose(entries: Iterable[LogEntry], extras: Extras) -> dict[str, list[Any]]
     """The body of a message: a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
-        message.setdefault(entry.kind, []).append(_shown(entry, extras))
+        message.setdefault(entry.kind, []).append(shown(entry, extras))
     return message
 
 
@@ -62,7 +62,8 @@ def _is_server_error(entry: LogEntry) -> bool:
     return entry.kind == ASYNC_RESPONSES and bool(entry.body["status"] >= 500)
 
 
-def _shown(entry: LogEntry, extras: Extras) -> Any:
+def shown(entry: LogEntry, extras: Extras) -> Any:
+    """The entry's JSON with the extras that were asked for."""
     if entry.kind in _LEAVING:
         return {"ep": entry.body} if extras.deregistrations_as_object else entry.body
     dropped = set() if extras.include_uid else {"uid"}

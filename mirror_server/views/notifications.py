@@ -14,7 +14,8 @@ from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.requests import app_id, query_integer, read_body, requires
+from mirror_server.views.event_stream import EventStream
+from mirror_server.views.requests import app_id, query_integer, read_body, read_integer, requires
 from mirror_server.webhook import Webhooks, other_channel
 
 _LATEST = "latest"
@@ -40,6 +41,13 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         if webhooks.registration(app_id()) is not None:
             raise other_channel("a webhook", "DELETE /v2/notification/callback")
         return _plain_poll(polls, held)
+
+    @routes.get("/v2/notification/events")
+    @requires(*_ANY_USE)
+    def stream_events() -> Response:
+        if request.method == "HEAD":
+            raise Refusal(405, "a stream has no head to show; use GET")
+        return EventStream(log, app_id(), _read_last_event_id(log))
 
     @routes.delete("/v2/notification/pull")
     @requires(*_ANY_USE)
@@ -78,6 +86,20 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         return json_answer({"delivery_mechanism": "LONG_POLLING"})
 
     return routes
+
+
+def _read_last_event_id(log: NotificationLog) -> int:
+    """Behind which entry to begin: the header of a client that comes back, or ``after``; else at the end.
+
+    Raises:
+        Refusal: It is no number, or beyond the end of the log (400).
+    """
+    text = request.headers.get("Last-Event-ID", request.args.get("after", _LATEST))
+    if text == _LATEST:
+        return log.last_seq(app_id())
+    number = read_integer("Last-Event-ID", text, low=0)
+    log.read(app_id(), number, most=1)
+    return number
 
 
 def _poll_after(log: NotificationLog, after: int, held: int) -> Response:

@@ -87,8 +87,15 @@ def query_integer(name: str, *, low: int, high: int | None = None) -> int | None
         Refusal: It is not a whole number, or outside of the range (400).
     """
     text = request.args.get(name)
-    if text is None:
-        return None
+    return None if text is None else read_integer(name, text, low=low, high=high)
+
+
+def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> int:
+    """A whole number from a text.
+
+    Raises:
+        Refusal: It is not a whole number, or outside of the range (400).
+    """
     number = int(text) if _INTEGER.match(text) else None
     if number is None or number < low or (high is not None and number > high):
         wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"

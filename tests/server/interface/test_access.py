@@ -29,6 +29,7 @@ ROUTES = {
     "GET /v2/notification/pull": ANY_USE,
     "DELETE /v2/notification/pull": ANY_USE,
     "GET /v2/notification/channel": ANY_USE,
+    "GET /v2/notification/events": ANY_USE,
     "PUT /v2/notification/callback": ANY_USE,
     "GET /v2/notification/callback": ANY_USE,
     "DELETE /v2/notification/callback": ANY_USE,

@@ -1,0 +1,84 @@
+"""Server-sent events: the notification log as a stream [an extension]. Source: wire.md 4.
+
+An entry is an event: its number is the id, the list it belongs to the event's name, its JSON the data. What is missing
+is an event named ``gap``. A client that comes back with ``Last-Event-ID`` goes on behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+import orjson
+from flask import Response
+
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.log import NotificationLog
+
+STREAM = "mirror.stream"
+"""Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`."""
+
+HEARTBEAT_SECONDS = 15
+HEARTBEAT = b": still here\n\n"
+_LONGEST_SECONDS = 55
+_BEGIN = b"retry: 2000\n\n"
+
+
+class EventStream(Response):
+    """An answer that does not end by itself.
+
+    Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
+    comes back by itself, with its position.
+    """
+
+    def __init__(self, log: NotificationLog, app_id: str, after: int) -> None:
+        super().__init__(self._blocking(), content_type="text/event-stream")
+        self.headers["Cache-Control"] = "no-store"
+        self._log = log
+        self._app_id = app_id
+        self._after = after
+
+    def more(self) -> Future[None]:
+        """A future that is done when there is something to take; ask for it before taking."""
+        return self._log.more(self._app_id)
+
+    def take(self) -> bytes:
+        """The events that are there, nothing if there are none."""
+        chunks: list[bytes] = []
+        while True:
+            page = self._log.read(self._app_id, self._after)
+            if page.gap:
+                chunks.append(_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]}))
+            chunks += map(_event_of, page.entries)
+            self._after = page.cursor
+            if not page.entries:
+                return b"".join(chunks)
+
+    def begin(self) -> bytes:
+        """What the stream begins with."""
+        return _BEGIN + self.take()
+
+    def _blocking(self) -> Iterator[bytes]:
+        end_at = time.monotonic() + _LONGEST_SECONDS
+        yield self.begin()
+        while (remaining_seconds := end_at - time.monotonic()) > 0:
+            more = self.more()
+            try:
+                chunk = self.take()
+                if not chunk:
+                    more.result(min(remaining_seconds, HEARTBEAT_SECONDS))
+            except FutureTimeoutError:
+                chunk = HEARTBEAT
+            finally:
+                more.cancel()
+            yield chunk
+
+
+def _event_of(entry: LogEntry) -> bytes:
+    return _event(entry.seq, entry.kind, shown(entry, CURSOR_EXTRAS))
+
+
+def _event(seq: int, name: str, data: object) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (seq, name.encode("ascii"), orjson.dumps(data))

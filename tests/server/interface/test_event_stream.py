@@ -1,0 +1,33 @@
+"""Server-sent events under a server that cannot park them, and what a gap looks like. Source: wire.md 4."""
+
+from mirror_server.views import event_stream
+
+TEMPERATURE = "/3303/0/5700"
+
+
+def test_a_gap_is_an_event_of_its_own(server, key):
+    device = server.add_device(key, "sensor-1")
+    server.place(key, device, "old", "GET", TEMPERATURE)
+    server.advance(key, 25 * 3600)
+    server.place(key, device, "new", "GET", TEMPERATURE)
+    app_id = key.split("_")[1]
+    text = event_stream.EventStream(server.services.log, app_id, 0).begin().decode()
+    first, *_ = text.split("\n\n")[1:]
+    assert first == 'id: 2\nevent: gap\ndata: {"first":1,"last":2}'
+    assert '"id":"new"' in text
+    assert '"id":"old"' not in text
+
+
+def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
+    monkeypatch.setattr(event_stream, "_LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.01)
+    server.add_device(key, "sensor-1")
+    answer = server.call(key, "GET", "/v2/notification/events?after=0")
+    assert answer.mimetype == "text/event-stream"
+    text = answer.get_data(as_text=True)
+    assert text.startswith("retry: 2000\n\nid: 1\nevent: registrations\ndata: {")
+    assert text.endswith(": still here\n\n")
+
+
+def test_a_stream_without_its_body_is_refused(server, key):
+    assert server.call(key, "HEAD", "/v2/notification/events").status_code == 405
