@@ -107,16 +107,19 @@ class SubscriptionService:
         elif answer.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
         else:
-            waiting = subscriptions.accepted(session, job.device_id, path)
-            if answer.content is not None:
-                self._store_initial(session, job.device_id, path, answer.content, waiting)
+            self._store_accepted(session, job.device_id, path, answer.content)
 
-    def _store_initial(
-        self, session: Session, device_id: str, path: str, content: Content, app_ids: Iterable[str]
-    ) -> None:
+    def _store_accepted(self, session: Session, device_id: str, path: str, initial: Content | None) -> None:
+        """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
+        before = subscriptions.active_apps(session, device_id, path)
+        waited = subscriptions.accepted(session, device_id, path)
+        if initial is None:
+            return
+        changed = initial.payload != devices.reported_value(session, device_id, path)
         now = self._clock.now()
-        devices.report(session, [reported_row(device_id, path, content, now)])
-        self.notify(session, device_id, path, content, changed_at=now, app_ids=app_ids)
+        devices.report(session, [reported_row(device_id, path, initial, now)])
+        app_ids = [*before, *waited] if changed else waited
+        self.notify(session, device_id, path, initial, changed_at=now, app_ids=app_ids)
 
     def notify(
         self,

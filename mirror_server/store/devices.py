@@ -213,6 +213,16 @@ def knows_path(session: Session, device_id: str, path: str) -> bool:
     )
 
 
+def reported_value(session: Session, device_id: str, path: str) -> bytes | None:
+    """The last value received of a resource."""
+    value: bytes | None = session.scalar(
+        "SELECT reported_value FROM resources WHERE device_id = :device_id AND path = :path",
+        device_id=device_id,
+        path=path,
+    )
+    return value
+
+
 def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
     """Store values that were received from devices.
 

@@ -38,8 +38,8 @@ def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]
 
 
 def _condition(name: str, text: str) -> Condition:
-    field, _, operator = name.partition("__")
-    operator = operator or "eq"
+    field, mark, operator = name.partition("__")
+    operator = operator if mark else "eq"
     if field not in FILTER_FIELDS or operator not in FILTER_OPERATORS:
         message = (
             f"unknown filter; known are {', '.join(FILTER_FIELDS)}, each alone or with"

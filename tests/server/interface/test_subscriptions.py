@@ -163,6 +163,20 @@ def test_a_second_subscriber_gets_the_initial_value_and_the_first_no_other(serve
     assert subscribed(server, key, device) == []
 
 
+def test_a_change_that_another_subscription_brought_reaches_the_first_subscriber_too(server, key):
+    device = server.add_device(key, "sensor-1", *TWO_VALUES)
+    other = server.key()
+    server.call(key, "PUT", f"{RULES}/{device}{TEMPERATURE}")
+    server.place(key, device, "rules", "PUT", f"{TEMPERATURE}?pmin=60")
+    server.advance(key, 10)
+    server.set_value(key, device, "25")
+    assert server.observed(key) == [(device, "21.5")]
+    server.call(other, "PUT", f"{RULES}/{device}{TEMPERATURE}")
+    server.advance(key, 120)
+    assert server.observed(other) == [(device, "25")]
+    assert server.observed(key) == [(device, "21.5"), (device, "25")]
+
+
 def test_a_refused_subscription_is_not_true_and_is_asked_for_again_at_registration(server, key):
     device = server.add_device(key, "sensor-1", *TWO_VALUES)
     server.patch(key, device, answer="reject")
