@@ -49,9 +49,12 @@ class Server:
     def call(
         self, key: str | None, method: str, path: str, headers: dict[str, str] | None = None, **options: Any
     ) -> Any:
-        """Send a request; with a key, in its name."""
+        """Send a request, with a key in its name, and let what it causes settle."""
         authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
+        answer = self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
+        if method != "GET":
+            assert self.services.database.settle(10)
+        return answer
 
     def advance(self, key: str, seconds: float) -> None:
         assert self.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds}).status_code == 200
