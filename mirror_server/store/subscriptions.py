@@ -98,7 +98,8 @@ def clear_ended(session: Session, device_id: str) -> None:
     """Show as not subscribed the resources of a device that nobody is subscribed to any more."""
     session.run(
         "UPDATE resources SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path)",
+        " (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path"
+        " AND s.state <> 'refused')",
         device_id=device_id,
     )
 
@@ -116,7 +117,7 @@ def unwanted_paths(session: Session, device_id: str) -> list[str]:
     """The resources the device observes though nobody is subscribed to them any more."""
     rows = session.rows(
         "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path) ORDER BY path",
+        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'refused') ORDER BY path",
         device_id=device_id,
     )
     return [row[0] for row in rows]
@@ -127,7 +128,7 @@ def devices_with_work(session: Session) -> list[str]:
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
         " UNION SELECT device_id FROM resources r WHERE observing = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path)"
+        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'refused')"
     )
     return [row[0] for row in rows]
 

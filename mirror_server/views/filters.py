@@ -16,6 +16,8 @@ from mirror_server.store.devices import Condition
 _COLUMNS = {"id": "device_id", "name": "endpoint_name", "state": "registered"}
 _COMPARISONS = {"eq": "IN", "neq": "NOT IN", "in": "IN", "nin": "NOT IN", "gte": ">=", "lte": "<="}
 _STATES = {"registered": 1, "deregistered": 0}
+# The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
+_MOST_FILTERS = 100
 _TIMES = ("created_at", "updated_at")
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 
@@ -24,9 +26,12 @@ def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
     """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
 
     Raises:
-        Refusal: A filter is unknown, or its value cannot be one (400).
+        Refusal: A filter is unknown, its value cannot be one, or there are too many (400).
     """
-    return [_condition(name, value) for name, value in _unfolded(parameters)]
+    unfolded = list(_unfolded(parameters))
+    if len(unfolded) > _MOST_FILTERS:
+        raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
+    return [_condition(name, value) for name, value in unfolded]
 
 
 def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -58,7 +63,8 @@ def _value(name: str, field: str, text: str) -> str | int:
         return _STATES[text]
     if field in _TIMES:
         try:
-            return from_datetime(_TIMESTAMP.validate_python(text))
+            # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
+            return from_datetime(_TIMESTAMP.validate_python(None if text.lstrip("-").isdecimal() else text))
         except ValidationError:
             raise Refusal.of_field(name, f"{text!r} is no time; write it like 2026-11-20T12:37:55.576Z") from None
     return text

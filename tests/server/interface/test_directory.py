@@ -72,6 +72,7 @@ def test_a_device_is_found_by_its_id(names, ids):
         ("state__like=x", "state__like", "__eq"),
         ("state=gone", "state", "deregistered"),
         ("created_at__gte=yesterday", "created_at__gte", "2026-11-20T12:37:55.576Z"),
+        ("created_at__gte=1767600000", "created_at__gte", "2026-11-20T12:37:55.576Z"),
         ("filter=colour%3Dred", "colour", "endpoint_name"),
         ("limit=1", "limit", "2 to 1000"),
         ("limit=1001", "limit", "2 to 1000"),

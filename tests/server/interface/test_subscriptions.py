@@ -189,6 +189,19 @@ def test_a_refused_subscription_is_not_true_and_is_asked_for_again_at_registrati
     assert subscribed(server, key, device) == [TEMPERATURE]
 
 
+def test_a_refused_subscription_does_not_keep_an_ended_one_alive(server, key):
+    device = server.add_device(key, "sensor-1", *TWO_VALUES)
+    other = server.key()
+    server.call(key, "PUT", f"{RULES}/{device}{TEMPERATURE}")
+    server.patch(key, device, answer="reject")
+    server.call(other, "PUT", f"{RULES}/{device}{TEMPERATURE}")
+    server.patch(key, device, answer="normal")
+    server.call(key, "DELETE", f"{RULES}/{device}{TEMPERATURE}")
+    assert subscribed(server, key, device) == []
+    server.set_value(key, device, "30")
+    assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
+
+
 def test_a_device_that_left_a_subscribe_command_unanswered_is_asked_again_at_its_next_contact(server, key):
     device = server.add_device(key, "sensor-1", *TWO_VALUES)
     server.patch(key, device, answer="silent")
