@@ -117,7 +117,8 @@ def unwanted_paths(session: Session, device_id: str) -> list[str]:
     """The resources the device observes though nobody is subscribed to them any more."""
     rows = session.rows(
         "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'refused') ORDER BY path",
+        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
+        " AND s.state <> 'refused') ORDER BY path",
         device_id=device_id,
     )
     return [row[0] for row in rows]
