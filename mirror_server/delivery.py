@@ -47,6 +47,7 @@ class Job:
 class _Lane:
     """What is under way to one device."""
 
+    command_id: int | None = None
     look_again: bool = False
     ended: bool = False
     timer: Timer | None = None
@@ -90,6 +91,11 @@ class Delivery:
             lane = self._lanes[device_id] = _Lane()
         self._next(device_id, lane)
 
+    def under_way(self) -> set[int]:
+        """The numbers of the commands that devices have in hand."""
+        with self._lock:
+            return {lane.command_id for lane in self._lanes.values() if lane.command_id is not None}
+
     def wake_all(self) -> None:
         """See after every device for which something waits."""
         with self._database.read() as session:
@@ -124,6 +130,7 @@ class Delivery:
         return Job(device_id, _ask_of(command), command) if command else None
 
     def _send(self, job: Job, lane: _Lane) -> None:
+        lane.command_id = job.command.command_id if job.command else None
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
         lane.timer = self._clock.call_at(due_at, lambda: self._ended(job, lane, None))
         self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))

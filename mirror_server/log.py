@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +63,8 @@ class NotificationLog:
         if app_id in self._known:
             return
         # Work is done in order, so that whatever the application causes next finds its log.
-        self._database.submit(lambda session: logs.create(session, app_id))
-        self._known.add(app_id)
+        created = self._database.submit(lambda session: logs.create(session, app_id))
+        created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
@@ -121,7 +122,8 @@ class NotificationLog:
         with self._lock:
             waiting = self._waiting.pop(app_id, [])
         for future in waiting:
-            if future.set_running_or_notify_cancel():
+            # It may have been cancelled, or its channel deleted, at this moment.
+            with suppress(InvalidStateError):
                 future.set_result(None)
 
     def _forget(self, app_id: str, future: Future[None]) -> None:
@@ -190,10 +192,12 @@ class PlainPolls:
         with self._lock:
             open_poll = self._open.pop(app_id, None)
             position = self._positions.pop(app_id, None)
-        if open_poll is not None and open_poll.set_running_or_notify_cancel():
-            open_poll.set_exception(
-                Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
-            )
+        if open_poll is not None:
+            # It may have been woken at this moment, and is answered as if that had been a little earlier.
+            with suppress(InvalidStateError):
+                open_poll.set_exception(
+                    Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+                )
         return self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
 
     def exists(self, app_id: str) -> bool:

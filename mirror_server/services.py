@@ -54,6 +54,7 @@ class Services:
             log=self.log,
             wake=self._wake,
             expiry_due=self._command_expires,
+            under_way=self._under_way,
         )
         self.subscriptions = SubscriptionService(
             database=self.database, clock=self.clock, log=self.log, wake=self._wake
@@ -72,6 +73,7 @@ class Services:
             clock=self.clock,
             expire_commands=self.commands.expire,
             expire_registrations=self.devices.expire_registrations,
+            delete_devices=self.devices.delete_silent_since,
             keep_log_seconds=settings.keep_log_seconds,
         )
         self._simulator = Simulator(
@@ -111,6 +113,9 @@ class Services:
 
     def _command_expires(self, instant: Instant) -> None:
         self._housekeeping.commands.at_latest(instant)
+
+    def _under_way(self) -> set[int]:
+        return self._delivery.under_way()
 
     def _registration_expires(self, instant: Instant) -> None:
         self._housekeeping.registrations.at_latest(instant)

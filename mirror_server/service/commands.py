@@ -43,6 +43,7 @@ class CommandService:
         log: Where async responses go.
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
+        under_way: Gives the numbers of the commands that devices have in hand.
         new_async_id: Makes an async-id for a request that has none.
     """
 
@@ -54,6 +55,7 @@ class CommandService:
         log: NotificationLog,
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
+        under_way: Callable[[], set[int]],
         new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._database = database
@@ -61,6 +63,7 @@ class CommandService:
         self._log = log
         self._wake = wake
         self._expiry_due = expiry_due
+        self._under_way = under_way
         self._new_async_id = new_async_id
 
     def place(self, placement: Placement) -> Future[str]:
@@ -90,13 +93,15 @@ class CommandService:
             failure = Failure.TIMEOUT if answer is None else Failure.NOT_CONNECTED
             self._end(session, command, failure.value)
 
-    def expire(self, session: Session) -> None:
-        """End the commands whose time is over."""
-        for command in commands.expired(session, self._clock.now()):
-            self._end(session, command, Failure.EXPIRED.value)
+    def expire(self, session: Session, now: Instant) -> None:
+        """End the commands whose time is over; one that a device has in hand waits for its answer."""
+        under_way = self._under_way()
+        for command in commands.expired(session, now):
+            if command.command_id not in under_way:
+                self._end(session, command, Failure.EXPIRED.value)
 
     def cancel_all(self, session: Session, device_id: str) -> None:
-        """End all commands that wait for a device that deregistered."""
+        """End all commands that wait for a device that left."""
         for command in commands.waiting(session, device_id):
             self._end(session, command, Failure.DEREGISTERED.value)
 

@@ -162,6 +162,12 @@ class DeviceService:
         for row in devices.with_expired_registration(session, self._clock.now()):
             self._end_registration(session, row.device_id, REGISTRATIONS_EXPIRED)
 
+    def delete_silent_since(self, session: Session, instant: Instant) -> None:
+        """Delete the devices whose last connection was before the instant; what waits for them ends first."""
+        for device_id in devices.silent_since(session, instant):
+            self._commands.cancel_all(session, device_id)
+            devices.delete(session, device_id)
+
     def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
         now = self._clock.now()

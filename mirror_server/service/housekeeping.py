@@ -45,8 +45,9 @@ class Housekeeping:
     Args:
         database: What is looked after.
         clock: Domain time.
-        expire_commands: Ends, in a transaction, the commands whose time is over.
+        expire_commands: Ends, in a transaction, the commands whose time is over at an instant.
         expire_registrations: Ends, in a transaction, the registrations whose time is over.
+        delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         keep_log_seconds: How long log entries and answered async-ids are kept.
     """
 
@@ -55,14 +56,16 @@ class Housekeeping:
         *,
         database: Database,
         clock: Clock,
-        expire_commands: Callable[[Session], None],
+        expire_commands: Callable[[Session, Instant], None],
         expire_registrations: Callable[[Session], None],
+        delete_devices: Callable[[Session, Instant], None],
         keep_log_seconds: float,
     ) -> None:
         self._database = database
         self._clock = clock
         self._expire_commands = expire_commands
         self._expire_registrations = expire_registrations
+        self._delete_devices = delete_devices
         self._keep_log_seconds = keep_log_seconds
         self.commands = Deadline(clock, self._commands_due)
         self.registrations = Deadline(clock, self._registrations_due)
@@ -75,8 +78,10 @@ class Housekeeping:
 
     def _commands_due(self) -> None:
         def work(session: Session) -> None:
-            self._expire_commands(session)
-            next_at = commands.next_expiry(session, self._clock.now())
+            # One instant for both, so that nothing becomes due unseen in between.
+            now = self._clock.now()
+            self._expire_commands(session, now)
+            next_at = commands.next_expiry(session, now)
             session.after_commit(lambda: self.commands.at_latest(next_at))
 
         self._database.submit(work)
@@ -94,7 +99,7 @@ class Housekeeping:
         kept_since = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:
-            devices.delete_silent_since(session, months_before(now))
+            self._delete_devices(session, months_before(now))
             commands.forget_finished_before(session, kept_since)
             logs.drop_older(session, kept_since)
 

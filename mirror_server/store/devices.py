@@ -162,9 +162,15 @@ def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]
     return [DeviceRow(*row) for row in rows]
 
 
-def delete_silent_since(session: Session, instant: Instant) -> int:
-    """Delete the devices whose last connection was before the instant, with all that belongs to them."""
-    return session.run("DELETE FROM devices WHERE last_contact_at < :instant", instant=instant)
+def silent_since(session: Session, instant: Instant) -> list[str]:
+    """The ids of the devices whose last connection was before the instant."""
+    rows = session.rows("SELECT device_id FROM devices WHERE last_contact_at < :instant", instant=instant)
+    return [row[0] for row in rows]
+
+
+def delete(session: Session, device_id: str) -> None:
+    """Delete a device with all that belongs to it."""
+    session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
 
 
 def resources(session: Session, device_id: str) -> list[ResourceRow]:

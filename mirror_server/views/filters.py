@@ -18,6 +18,8 @@ _COMPARISONS = {"eq": "IN", "neq": "NOT IN", "in": "IN", "nin": "NOT IN", "gte":
 _STATES = {"registered": 1, "deregistered": 0}
 # The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
 _MOST_FILTERS = 100
+# The time to bind them grows with the square of their number.
+_MOST_VALUES = 1000
 _TIMES = ("created_at", "updated_at")
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 
@@ -31,7 +33,11 @@ def read_filters(parameters: Iterable[tuple[str, str]]) -> list[Condition]:
     unfolded = list(_unfolded(parameters))
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
-    return [_condition(name, value) for name, value in unfolded]
+    conditions = [_condition(name, value) for name, value in unfolded]
+    count = sum(len(condition.values) for condition in conditions)
+    if count > _MOST_VALUES:
+        raise Refusal(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
+    return conditions
 
 
 def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
