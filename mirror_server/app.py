@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,13 @@ from werkzeug.exceptions import HTTPException
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import authenticate
+from mirror_server.keys import Gate
+from mirror_server.metrics import Metrics
 from mirror_server.views import bench, device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import require_scope
+from mirror_server.views.requests import note, noted, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -34,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _REQUEST_ID = "mirror.request_id"
 _PARKED = "mirror.parked"
+_BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
 
@@ -43,6 +46,7 @@ class MirrorApp(Flask):
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
+        environ[_BEGAN] = time.perf_counter()
         path = _SLASHES.sub("/", environ["PATH_INFO"])
         environ["PATH_INFO"] = path.rstrip("/") or "/"
         return super().wsgi_app(environ, start_response)
@@ -85,27 +89,30 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp("mirror_server", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
-    app.register_blueprint(operation.blueprint())
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
     app.register_blueprint(device_requests.blueprint(services.commands))
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
     app.register_blueprint(bench.blueprint(services.bench))
-    app.before_request(lambda: _admit(app, services))
-    app.after_request(_note)
+    gate = Gate(services.database, services.settings.failed_keys_per_minute)
+    metrics = Metrics(services.database, services.log)
+    app.register_blueprint(operation.blueprint(services.database, metrics))
+    app.before_request(lambda: _admit(app, services, gate))
+    app.after_request(lambda response: _finish(response, metrics))
     app.register_error_handler(Refusal, _answer_refusal)
     app.register_error_handler(HTTPException, _answer_http_error)
     app.register_error_handler(Exception, _answer_failure)
     return app
 
 
-def _admit(app: Flask, services: Services) -> None:
+def _admit(app: Flask, services: Services, gate: Gate) -> None:
     """Let in who has a key with a scope for this route; an unknown route wants a key too."""
     view = app.view_functions.get(request.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
         return
-    g.app_id, g.scopes = authenticate(services.database, request.headers.get("Authorization"))
+    g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
+    note(application=g.app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
     services.log.keep_for(g.app_id)
@@ -120,12 +127,23 @@ def _request_id() -> str:
     return identity
 
 
-def _note(response: Response) -> Response:
+def _finish(response: Response, metrics: Metrics) -> Response:
     """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
     response.headers[REQUEST_ID_HEADER] = _request_id()
     if _PARKED not in request.environ:
-        # Quoted, so that a path with a line break in it is still one line.
-        _log.info("%s %r %d request=%s", request.method, request.path, response.status_code, _request_id())
+        seconds = time.perf_counter() - request.environ[_BEGAN]
+        # A path or method that no rule has could be anything, and each would be a metric of its own.
+        matched = (request.method, request.url_rule.rule) if request.url_rule else ("", "")
+        metrics.answered(*matched, response.status_code, seconds)
+        details = {
+            "method": request.method,
+            "path": request.path,
+            "status": response.status_code,
+            "duration_ms": round(seconds * 1000, 2),
+            "request_id": _request_id(),
+            **noted(),
+        }
+        _log.info("request", extra=details)
     return response
 
 
@@ -144,6 +162,8 @@ def _answer_refusal(refusal: Refusal) -> Response:
     response = json_answer(body, refusal.code)
     if refusal.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
+    if refusal.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after_seconds)
     return response
 
 
@@ -168,7 +188,7 @@ def _refusal_of(error: HTTPException) -> Refusal:
 
 
 def _answer_failure(error: Exception) -> Response:
-    _log.error("request %s failed", _request_id(), exc_info=error)
+    _log.error("request failed", extra={"request_id": _request_id()}, exc_info=error)
     return _answer_refusal(
         Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
     )

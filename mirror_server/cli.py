@@ -11,25 +11,24 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from mirror_server import keys as access_keys
-from mirror_server.callout import Network
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
+from mirror_server.logging_format import LogFormat, configure
+from mirror_server.options import clock_option, database_option, seed_option, settings_options
 from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import DEFAULT_URL, Database, DatabaseError, path_of
+from mirror_server.store.database import Database, DatabaseError, path_of
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-_CLOCKS = click.Choice(["system", "manual"])
 
 host_option = click.option(
     "--host",
@@ -48,41 +47,15 @@ port_option = click.option(
     show_envvar=True,
     help="Port to listen on; 0 takes a free one.",
 )
-database_option = click.option(
-    "--database",
-    "database_url",
-    metavar="URL",
-    default=DEFAULT_URL,
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(get_args(LogFormat)),
+    default="console",
     show_default=True,
-    envvar="MIRROR_DATABASE",
+    envvar="MIRROR_LOG_FORMAT",
     show_envvar=True,
-    help="Where the state is kept: sqlite:///FILE. The file is made where there is none.",
+    help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
 )
-seed_option = click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    envvar="MIRROR_SEED",
-    show_envvar=True,
-    help="What the simulated devices are made from; the same seed gives the same devices and values.",
-)
-clock_option = click.option(
-    "--clock",
-    type=_CLOCKS,
-    default="system",
-    show_default=True,
-    envvar="MIRROR_CLOCK",
-    show_envvar=True,
-    help="With 'manual' time stands still until it is advanced through the bench.",
-)
-
-
-def _read_network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,68 +71,25 @@ def main() -> None:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
     """  # noqa: D301 - click wants the character, not its escape
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 @main.command()
 @host_option
 @port_option
-@database_option
-@click.option(
-    "--simulate",
-    type=click.IntRange(min=0),
-    metavar="N",
-    envvar="MIRROR_SIMULATE",
-    show_envvar=True,
-    help="Have N simulated devices, and the bench to play them with. Without it there are none.",
-)
-@seed_option
-@clock_option
-@click.option(
-    "--answer-timeout-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=120,
-    show_default=True,
-    envvar="MIRROR_ANSWER_TIMEOUT_SECONDS",
-    show_envvar=True,
-    help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
-)
-@click.option(
-    "--allow-callbacks-to",
-    "callback_networks",
-    type=_read_network,
-    multiple=True,
-    metavar="NETWORK",
-    envvar="MIRROR_ALLOW_CALLBACKS_TO",
-    show_envvar=True,
-    help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
-    " always may be called, this machine's own while the server listens on one of them.",
-)
-def run(
-    host: str,
-    port: int,
-    database_url: str,
-    simulate: int | None,
-    seed: int,
-    clock: str,
-    answer_timeout_seconds: float,
-    callback_networks: Sequence[Network],
-) -> None:
+@settings_options
+@log_format_option
+def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    settings = Settings(
-        database_url=database_url,
-        simulate=simulate,
-        seed=seed,
-        manual_clock=clock == "manual",
-        answer_timeout_seconds=answer_timeout_seconds,
-        callback_loopback=_is_loopback(host),
-        callback_networks=tuple(callback_networks),
+    configure(log_format)
+    _serve(
+        Settings(callback_loopback=_is_loopback(host), **settings),
+        host,
+        port,
+        announce=lambda url, services: click.echo(f"Serving {services.settings.database_url} on {url}"),
     )
-    _serve(settings, host, port, announce=lambda url, _: click.echo(f"Serving {database_url} on {url}"))
 
 
 @main.command()
@@ -169,7 +99,8 @@ def run(
 )
 @seed_option
 @clock_option
-def demo(port: int, devices: int, seed: int, clock: str) -> None:
+@log_format_option
+def demo(port: int, devices: int, seed: int, log_format: LogFormat, *, manual_clock: bool) -> None:
     """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
     Prints the two lines that tell programs where to go:
@@ -180,13 +111,14 @@ def demo(port: int, devices: int, seed: int, clock: str) -> None:
     """  # noqa: D301 - click wants the character, not its escape
     # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    configure(log_format)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
         settings = Settings(
             database_url=f"sqlite:///{Path(folder) / 'mirror.db'}",
             simulate=devices,
             seed=seed,
-            manual_clock=clock == "manual",
+            manual_clock=manual_clock,
             callback_loopback=True,
         )
         _serve(settings, "127.0.0.1", port, announce=_announce_demo)

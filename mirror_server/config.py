@@ -23,6 +23,7 @@ class Settings:
         keep_log_bytes: How much of notifications is kept for one application.
         callback_loopback: Whether webhooks may lead to this machine itself.
         callback_networks: Private networks webhooks may lead to (``10.0.0.0/8``), besides public addresses.
+        failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
     """
 
     database_url: str = DEFAULT_URL
@@ -35,3 +36,4 @@ class Settings:
     keep_log_bytes: int = 50_000_000
     callback_loopback: bool = False
     callback_networks: tuple[Network, ...] = ()
+    failed_keys_per_minute: int = 20

@@ -1,13 +1,23 @@
-"""Access keys: made, shown once, recognised. Only the hash of a key's secret is stored. Source: wire.md 0."""
+"""Access keys: made, shown once, recognised. Only the hash of a key's secret is stored. Source: wire.md 0.
+
+Who fails again and again is told 429 for a while. Failures are counted for an address and the key they named, so that
+neither a valid key behind the same address nor its other users elsewhere are shut out by somebody's guesses.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from enum import StrEnum
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
@@ -28,6 +38,10 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
+_MALFORMED = "malformed access key; a key begins with ak_ and is shown when it is created"
+_UNKNOWN = "unknown or revoked access key; an operator makes one with 'mirror-server keys create NAME'"
+_NO_HASH = bytes(hashlib.sha256().digest_size)
+
 DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 
@@ -40,30 +54,61 @@ def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) 
     return f"ak_{key_id}_{secret}"
 
 
-def authenticate(database: Database, authorization: str | None) -> tuple[str, frozenset[Scope]]:
-    """The application behind an ``Authorization`` header and what its key may be used for.
+class Gate:
+    """Recognises keys, and slows down who guesses them.
 
-    Raises:
-        Refusal: The header is missing or malformed, or the key unknown or revoked (401).
+    Args:
+        database: Where the keys are.
+        failures_per_minute: How often one address may fail with one key, or with keys that do not exist.
     """
-    bearer = _BEARER.match(authorization or "")
-    if bearer is None:
-        raise _refused("no access key; send the header 'Authorization: Bearer <key>'")
-    parts = _KEY.fullmatch(bearer[1])
-    if parts is None:
-        raise _refused("malformed access key; a key begins with ak_ and is shown when it is created")
-    with database.read() as session:
-        stored = keys.find(session, parts[1])
-    known_hash = stored.secret_hash if stored else b""
-    if not hmac.compare_digest(known_hash, _hash(parts[2])) or stored is None or stored.revoked_at is not None:
-        raise _refused("unknown or revoked access key; an operator makes one with 'mirror-server keys create NAME'")
-    return stored.key_id, frozenset(map(Scope, stored.scopes.split()))
+
+    def __init__(self, database: Database, failures_per_minute: int) -> None:
+        self._database = database
+        self._limit = RateLimitItemPerMinute(failures_per_minute)
+        # Real time, not domain time: a clock that stands still would never let anybody in again.
+        self._failures = FixedWindowRateLimiter(MemoryStorage())
+
+    def authenticate(self, authorization: str | None, address: str) -> tuple[str, frozenset[Scope]]:
+        """The application behind an ``Authorization`` header and what its key may be used for.
+
+        Raises:
+            Refusal: The header is missing or malformed, or the key unknown or revoked (401), or there were too many
+                failures before (429).
+        """
+        bearer = _BEARER.match(authorization or "")
+        if bearer is None:
+            raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
+        parts = _KEY.fullmatch(bearer[1])
+        if parts is None:
+            raise self._failed(
+                address, "", "malformed access key; a key begins with ak_ and is shown when it is created"
+            )
+        with self._database.read() as session:
+            stored = keys.find(session, parts[1])
+        if stored is None:
+            hmac.compare_digest(_NO_HASH, _hash(parts[2]))
+            raise self._failed(address, "", _UNKNOWN)
+        if not self._failures.test(self._limit, address, stored.key_id):
+            raise self._too_many(address, stored.key_id)
+        if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
+            raise self._failed(address, stored.key_id, _UNKNOWN)
+        return stored.key_id, frozenset(map(Scope, stored.scopes.split()))
+
+    def _failed(self, address: str, key_id: str, message: str) -> Refusal:
+        if self._failures.hit(self._limit, address, key_id):
+            return Refusal(401, message)
+        return self._too_many(address, key_id)
+
+    def _too_many(self, address: str, key_id: str) -> Refusal:
+        window = self._failures.get_window_stats(self._limit, address, key_id)
+        wait_seconds = max(1, math.ceil(window.reset_time - time.time()))
+        return Refusal(
+            429,
+            f"too many requests with wrong keys from {address}; correct the key and try again in {wait_seconds} s",
+            retry_after_seconds=wait_seconds,
+        )
 
 
 def _hash(secret: str) -> bytes:
     # The secret has 256 random bits, so a fast hash is enough: nothing shorter than the secret can be guessed.
     return hashlib.sha256(secret.encode("ascii")).digest()
-
-
-def _refused(message: str) -> Refusal:
-    return Refusal(401, message)

@@ -117,6 +117,11 @@ class NotificationLog:
         future.add_done_callback(lambda done: self._forget(app_id, done))
         return future
 
+    def count_waiting(self) -> int:
+        """How many readers wait for more."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
     def wake(self, app_id: str) -> None:
         """Let those who wait for more look again."""
         with self._lock:

@@ -38,5 +38,6 @@ ERROR_TYPES: dict[int, str] = {
     415: "unsupported_media_type",
     429: "limit_exceeded",
     500: "internal",
+    503: "unavailable",
 }
 """The ``type`` of an error with this code; a 400 about a field is ``validation_error``."""

@@ -16,14 +16,24 @@ class Refusal(Exception):
         message: What is wrong and what to do next.
         reason: The public API's error word, where it has one.
         fields: What is wrong with which field.
+        retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
     """
 
-    def __init__(self, code: int, message: str, *, reason: str | None = None, fields: Sequence[Field] = ()) -> None:
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str | None = None,
+        fields: Sequence[Field] = (),
+        retry_after_seconds: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.reason = reason
         self.fields = tuple(fields)
+        self.retry_after_seconds = retry_after_seconds
 
     @classmethod
     def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:

@@ -78,6 +78,10 @@ class Database:
         """Wait until all submitted work and what it caused is done; see :meth:`Writer.settle`."""
         return self._writer.settle(timeout_seconds)
 
+    def count_waiting(self) -> int:
+        """How many pieces of work wait to be stored."""
+        return self._writer.count_waiting()
+
     def checkpoint(self) -> None:
         """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
         with closing(self._connect()) as connection:

@@ -43,6 +43,10 @@ class Writer:
         self._queue.put((work, future))
         return future
 
+    def count_waiting(self) -> int:
+        """How much work is submitted and not done."""
+        return self._unfinished
+
     def settle(self, timeout_seconds: float) -> bool:
         """Wait until nothing is left to do, the effects of what was done and what they submitted included."""
         with self._changed:

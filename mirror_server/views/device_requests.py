@@ -12,7 +12,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import CommandService, Placement
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.requests import app_id, query_integer, read_body, require_scope, requires
+from mirror_server.views.requests import app_id, note, query_integer, read_body, require_scope, requires
 
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
@@ -35,11 +35,14 @@ def blueprint(commands: CommandService) -> Blueprint:
             expiry_seconds=_read_expiry_seconds(body),
             retries=query_integer("retry", low=0, high=MAX_RETRIES),
         )
-        return when_stored(
-            commands.place(placement), lambda placed: json_answer({"async-response-id": placed}, status=202)
-        )
+        return when_stored(commands.place(placement), _accepted)
 
     return routes
+
+
+def _accepted(async_id: str) -> Response:
+    note(async_id=async_id)
+    return json_answer({"async-response-id": async_id}, status=202)
 
 
 def _read_async_id() -> str | None:

@@ -17,6 +17,7 @@ from mirror_server.keys import Scope
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
+_NOTED = "mirror.noted"
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 
 
@@ -45,6 +46,18 @@ def app_id() -> str:
     """The application that asks."""
     identity: str = g.app_id
     return identity
+
+
+def note(**details: str) -> None:
+    """Add details to the request's line in the server's log; no secrets and no values."""
+    # Not in flask.g, which a request that is answered later does not keep.
+    request.environ.setdefault(_NOTED, {}).update(details)
+
+
+def noted() -> dict[str, str]:
+    """What was noted of this request."""
+    details: dict[str, str] = request.environ.get(_NOTED, {})
+    return details
 
 
 def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:

@@ -22,7 +22,12 @@ class Server:
     """A server on a file, which may be opened again."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        usual = {"simulate": 0, "manual_clock": True, "callback_loopback": True}
+        usual = {
+            "simulate": 0,
+            "manual_clock": True,
+            "callback_loopback": True,
+            "failed_keys_per_minute": 1_000_000,
+        }
         self.settings = Settings(database_url=f"sqlite:///{folder}/mirror.db", **{**usual, **settings})
         self.open()
 

@@ -13,6 +13,8 @@ READ, WRITE, SUBSCRIBE, ADMIN = (frozenset({scope}) for scope in Scope)
 ANY_USE = READ | WRITE | SUBSCRIBE
 ROUTES = {
     "GET /healthz": frozenset(),
+    "GET /readyz": frozenset(),
+    "GET /metrics": ADMIN,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,
     "GET /v3/devices/{}/echo": READ,
@@ -54,7 +56,14 @@ WITH_BODY = [route for route in ROUTES if re.match("(PUT|POST|PATCH) ", route) a
 @pytest.fixture(scope="module")
 def server(shared_server):
     shared_server.keys = {scope: shared_server.key(scope) for scope in Scope}
+    shared_server.revoked = shared_server.key()
+    revoke(shared_server, shared_server.revoked)
     return shared_server
+
+
+def revoke(server, key):
+    key_id = key.split("_")[1]
+    assert server.services.database.write(lambda session: stored_keys.revoke(session, key_id, server.now))
 
 
 def split(route):
@@ -95,6 +104,11 @@ def test_without_a_known_key_every_route_is_401(server, route, authorization):
 
 
 @pytest.mark.parametrize("route", GUARDED)
+def test_with_a_revoked_key_every_route_is_401(server, route):
+    assert checked(server.call(server.revoked, *split(route)), 401).type == "invalid_auth"
+
+
+@pytest.mark.parametrize("route", GUARDED)
 @pytest.mark.parametrize("scope", Scope)
 def test_each_scope_opens_its_routes_alone(server, route, scope):
     method, path = split(route)
@@ -119,8 +133,7 @@ def test_a_read_key_reads_and_a_write_key_writes(server):
 def test_a_revoked_key_is_401_at_once(server):
     key = server.key()
     assert server.call(key, "GET", "/v3/devices").status_code == 200
-    key_id = key.split("_")[1]
-    assert server.services.database.write(lambda session: stored_keys.revoke(session, key_id, server.now))
+    revoke(server, key)
     checked(server.call(key, "GET", "/v3/devices"), 401)
 
 

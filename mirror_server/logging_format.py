@@ -1,0 +1,40 @@
+"""How the server's own log looks: lines for people, or an object of JSON a line for programs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+LogFormat = Literal["console", "json"]
+
+
+def configure(log_format: LogFormat, level: int = logging.INFO, stream: TextIO = sys.stderr) -> None:
+    """Write the log of this process to the stream, in UTC."""
+    for_all: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.ExtraAdder(),
+    ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=for_all,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_render(log_format, stream)],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _render(log_format: LogFormat, stream: TextIO) -> list[Processor]:
+    # Tracebacks without the values of variables, which may be payloads and keys.
+    if log_format == "json":
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    plain = structlog.dev.plain_traceback
+    # Quoted, so that a path with a line break in it is still one line.
+    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain, repr_native_str=True)]

@@ -1,0 +1,96 @@
+"""What a Prometheus server is told: requests, queues, the log, webhooks, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from mirror_server.log import NotificationLog
+from mirror_server.store.database import Database
+from mirror_server.store.statistics import measure
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The metrics of one server; several in one process do not mix.
+
+    Args:
+        database: Where the counts of stored things come from, at each scrape.
+        log: Tells how many polls are open.
+    """
+
+    def __init__(self, database: Database, log: NotificationLog) -> None:
+        self._registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        self._requests = Counter(
+            "mirror_requests",
+            "Answered requests.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "mirror_request_seconds",
+            "Time from a request to its answer; for a long poll this is how long it was held.",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._registry.register(_State(database, log))
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _State(Collector):
+    """Counted when asked for."""
+
+    def __init__(self, database: Database, log: NotificationLog) -> None:
+        self._database = database
+        self._log = log
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        with self._database.read() as session:
+            found = measure(session)
+        devices = GaugeMetricFamily("mirror_devices", "Devices by state.", labels=["state"])
+        devices.add_metric(["registered"], found.registered_devices)
+        devices.add_metric(["deregistered"], found.deregistered_devices)
+        yield devices
+        for name, meaning, value in (
+            ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.count_waiting()),
+            ("mirror_waiting_device_requests", "Device requests without an answer yet.", found.waiting_requests),
+            (
+                "mirror_longest_device_queue",
+                "Waiting requests of the device with most.",
+                found.longest_queue,
+            ),
+            ("mirror_store_queue", "Changes that wait to be stored.", self._database.count_waiting()),
+            ("mirror_notification_log_entries", "Entries in all notification logs.", found.log_entries),
+            ("mirror_notification_log_bytes", "Size of all notification logs.", found.log_bytes),
+            ("mirror_webhooks", "Registered webhooks.", found.webhooks),
+            ("mirror_failing_webhooks", "Webhooks whose last call failed.", found.failing_webhooks),
+            ("mirror_webhook_failures", "Calls that failed since each webhook's last success.", found.webhook_failures),
+            ("mirror_webhook_backlog_entries", "Log entries that webhooks have not taken yet.", found.webhook_backlog),
+        ):
+            yield GaugeMetricFamily(name, meaning, value)

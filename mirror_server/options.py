@@ -1,0 +1,117 @@
+"""The settings of a server, as options of a command and as environment variables (``MIRROR_`` and the option's name)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from mirror_server.callout import Network
+from mirror_server.config import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEFAULTS = Settings()
+
+
+def _option(name: str, field: str, **more: Any) -> Callable[[F], F]:
+    """An option whose default is that of the setting."""
+    variable = f"MIRROR_{name.removeprefix('--').replace('-', '_').upper()}"
+    default = {} if "default" in more else {"default": getattr(_DEFAULTS, field)}
+    # An absent value is no default to show.
+    shown = {**default, **more}.get("default") not in (None, ())
+    return click.option(name, field, envvar=variable, show_envvar=True, show_default=shown, **default, **more)
+
+
+def _read_network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
+def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
+    return word == "manual"
+
+
+database_option = _option(
+    "--database",
+    "database_url",
+    metavar="URL",
+    help="Where the state is kept: sqlite:///FILE. The file is made where there is none.",
+)
+seed_option = _option(
+    "--seed",
+    "seed",
+    type=int,
+    help="What the simulated devices are made from; the same seed gives the same devices and values.",
+)
+clock_option = _option(
+    "--clock",
+    "manual_clock",
+    type=click.Choice(["system", "manual"]),
+    default="system",
+    callback=_is_manual,
+    help="With 'manual' time stands still until it is advanced through the bench.",
+)
+
+_ALL = (
+    database_option,
+    _option(
+        "--simulate",
+        "simulate",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Have N simulated devices, and the bench to play them with. Without it there are none.",
+    ),
+    seed_option,
+    clock_option,
+    _option(
+        "--answer-timeout-seconds",
+        "answer_timeout_seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
+    ),
+    _option(
+        "--keep-log-seconds",
+        "keep_log_seconds",
+        type=click.FloatRange(min=1),
+        help="How long notifications are kept, and answered requests are known by their async-id.",
+    ),
+    _option(
+        "--keep-log-bytes",
+        "keep_log_bytes",
+        type=click.IntRange(min=10_000),
+        help="How much of notifications is kept for one application; the oldest go first.",
+    ),
+    _option(
+        "--max-body-bytes",
+        "max_body_bytes",
+        type=click.IntRange(min=1000),
+        help="The largest request body; a larger one is refused with 413.",
+    ),
+    _option(
+        "--failed-keys-per-minute",
+        "failed_keys_per_minute",
+        type=click.IntRange(min=1),
+        help="How often one address may come with a wrong key before it is told 429.",
+    ),
+    _option(
+        "--allow-callbacks-to",
+        "callback_networks",
+        type=_read_network,
+        multiple=True,
+        metavar="NETWORK",
+        help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
+        " always may be called, this machine's own while the server listens on one of them.",
+    ),
+)
+
+
+def settings_options(command: F) -> F:
+    """Give a command an option for each setting; their values arrive under the names of the fields of Settings."""
+    for option in reversed(_ALL):
+        command = option(command)
+    return command

@@ -1,0 +1,223 @@
+"""What an operator sees: whether the server is ready, its metrics, and a line of its log for each request."""
+
+import json
+import logging
+import threading
+from contextlib import contextmanager
+from io import StringIO
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mirror_sdk.wire.errors import ErrorBody
+from mirror_server.keys import Scope
+from mirror_server.logging_format import configure
+from mirror_server.store import callbacks
+
+
+@contextmanager
+def logged(log_format):
+    """The server's log as it is written, while the context lasts."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    stream = StringIO()
+    # pytest's own handlers are not closed by this.
+    root.handlers.clear()
+    configure(log_format, stream=stream)
+    try:
+        yield stream
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+class LogLines:
+    """The lines of a log in JSON."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def clear(self):
+        self._stream.truncate(0)
+        self._stream.seek(0)
+
+    def read(self):
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
+
+
+@pytest.fixture
+def log_lines():
+    with logged("json") as stream:
+        yield LogLines(stream)
+
+
+def add_failing_webhook(session, app_id):
+    callbacks.put(session, app_id, "{}", at=0)
+    callbacks.failed(session, app_id, failures=4, error="no answer", next_attempt_at=0)
+
+
+@pytest.fixture
+def metric(server):
+    """Reads a metric by its name and labels."""
+    scraper = server.key(Scope.ADMIN)
+
+    def read(name, **labels):
+        answer = server.call(scraper, "GET", "/metrics")
+        assert answer.mimetype == "text/plain"
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(answer.get_data(as_text=True))
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    return read
+
+
+def test_a_server_that_stores_is_ready(server):
+    answer = server.call(None, "GET", "/readyz")
+    assert (answer.status_code, answer.json) == (200, {"status": "ready"})
+
+
+def test_a_server_that_cannot_store_is_alive_but_not_ready(server, monkeypatch):
+    monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
+    stored = threading.Event()
+    server.services.database.submit(lambda session: stored.wait(10))
+    try:
+        assert server.call(None, "GET", "/healthz").status_code == 200
+        answer = server.call(None, "GET", "/readyz")
+    finally:
+        stored.set()
+    assert answer.status_code == 503
+    assert ErrorBody.model_validate(answer.json, extra="forbid").type == "unavailable"
+    assert answer.headers["Retry-After"] == "5"
+
+
+def test_requests_are_counted_by_their_rule_and_status(server, key, metric):
+    device = server.add_device(key, "d")
+    for _ in range(3):
+        server.call(key, "GET", f"/v3/devices/{device}/echo")
+    server.call(key, "GET", "/v3/devices/nobody/echo")
+    rule = {"method": "GET", "route": "/v3/devices/<device_id>/echo"}
+    assert metric("mirror_requests_total", **rule, status="200") == 3
+    assert metric("mirror_requests_total", **rule, status="404") == 1
+    assert metric("mirror_request_seconds_count", **rule) == 4
+    assert 0 < metric("mirror_request_seconds_sum", **rule) < 10
+
+
+def test_what_no_route_has_is_one_metric_only(server, key, metric):
+    for path in ("/a", "/b", "/v3/devices"):
+        server.call(key, "STRANGE", path)
+    assert metric("mirror_requests_total", method="", route="") == 3
+    assert metric("mirror_requests_total", method="STRANGE") == 0
+
+
+def test_devices_queues_and_logs_are_counted(server, key, metric):
+    registered = server.add_device(key, "d")
+    gone = server.add_device(key, "gone")
+    server.registration(key, gone, "DELETE")
+    server.patch(key, registered, online=False)
+    before = metric("mirror_notification_log_bytes")
+    for number in range(3):
+        assert server.place(key, registered, f"r{number}", "GET", "/3303/0/5700").status_code == 202
+    assert metric("mirror_devices", state="registered") == 1
+    assert metric("mirror_devices", state="deregistered") == 1
+    assert metric("mirror_waiting_device_requests") == 3
+    assert metric("mirror_longest_device_queue") == 3
+    server.patch(key, registered, online=True)
+    assert metric("mirror_waiting_device_requests") == 0
+    assert metric("mirror_notification_log_bytes") > before
+
+
+def test_the_entries_of_all_logs_are_counted(server, key, metric):
+    before = metric("mirror_notification_log_entries")
+    another = server.key()
+    server.add_device(key, "d")
+    assert len(server.log(another)) == 1
+    assert metric("mirror_notification_log_entries") == before + 3  # also in the log of the key that scrapes
+
+
+def test_open_polls_are_counted_while_they_are_held(server, key, metric):
+    polls = server.services.polls
+    more = polls.open("somebody")
+    assert metric("mirror_open_polls") == 1
+    polls.close("somebody", more)
+    assert metric("mirror_open_polls") == 0
+
+
+def test_a_failing_webhook_is_counted(server, key, metric):
+    assert metric("mirror_webhooks") == 0
+    app_id = key.split("_")[1]
+    server.services.database.write(lambda session: add_failing_webhook(session, app_id))
+    assert (metric("mirror_webhooks"), metric("mirror_failing_webhooks"), metric("mirror_webhook_failures")) == (
+        1,
+        1,
+        4,
+    )
+    server.add_device(key, "d")
+    assert metric("mirror_webhook_backlog_entries") == len(server.log(key))
+
+
+def test_each_request_is_one_line_of_json(server, key, log_lines):
+    device = server.add_device(key, "d")
+    request_id = "0123456789abcdef" * 2
+    log_lines.clear()
+    answer = server.call(
+        key,
+        "POST",
+        f"/v2/device-requests/{device}",
+        query_string={"async-id": "mine"},
+        headers={"X-Request-ID": request_id},
+        json={"method": "GET", "uri": "/3303/0/5700"},
+    )
+    assert answer.status_code == 202
+    (line,) = log_lines.read()
+    assert line["duration_ms"] > 0
+    assert (
+        line.items()
+        >= {
+            "event": "request",
+            "level": "info",
+            "method": "POST",
+            "path": f"/v2/device-requests/{device}",
+            "status": 202,
+            "request_id": request_id,
+            "async_id": "mine",
+            "application": key.split("_")[1],
+        }.items()
+    )
+
+
+def test_a_generated_async_id_is_logged_too(server, key, log_lines):
+    device = server.add_device(key, "d")
+    log_lines.clear()
+    answer = server.call(key, "POST", f"/v2/device-requests/{device}", json={"method": "GET", "uri": "/3303/0/5700"})
+    assert [line["async_id"] for line in log_lines.read()] == [answer.json["async-response-id"]]
+
+
+def test_a_path_with_a_line_break_is_still_one_line(server, key, log_lines):
+    log_lines.clear()
+    server.call(key, "GET", "/v3/devices/a%0Ab")
+    (line,) = log_lines.read()
+    assert line["path"] == "/v3/devices/a\nb"
+
+
+def test_the_console_format_has_one_line_a_request_too(server, key):
+    with logged("console") as stream:
+        server.call(key, "GET", "/v3/devices/a%0Ab")
+    (line,) = stream.getvalue().splitlines()
+    assert r"path='/v3/devices/a\nb'" in line
+    assert "status=404" in line
+
+
+def test_a_failure_is_logged_with_the_id_the_client_was_told(server, key, log_lines, monkeypatch):
+    def fail(device_id):
+        planted = "-".join(["planted", device_id])  # noqa: F841 - a traceback that shows variables would show it
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(server.services.devices, "device", fail)
+    answer = server.call(key, "GET", "/v3/devices/x")
+    (failure,) = [line for line in log_lines.read() if line["level"] == "error"]
+    assert failure["request_id"] == answer.json["request_id"]
+    assert "RuntimeError: inside" in failure["exception"]
+    assert "planted-x" not in failure["exception"]
