@@ -94,13 +94,47 @@ def test_the_table_names_every_route_of_the_app(server):
 
 @pytest.mark.parametrize("route", GUARDED)
 @pytest.mark.parametrize(
-    "authorization", [None, "", "Bearer", "Bearer ", "Basic abc", "ak_x", "Bearer x", UNKNOWN, ODD]
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic abc",
+        "ak_x",
+        "Bearer x",
+        UNKNOWN,
+        ODD,
+        f"{UNKNOWN} and more",
+        f"{UNKNOWN}x",
+        UNKNOWN.upper(),
+        UNKNOWN.replace(" ", ","),
+        UNKNOWN.removeprefix("Bearer "),
+    ],
 )
 def test_without_a_known_key_every_route_is_401(server, route, authorization):
     method, path = split(route)
     headers = {} if authorization is None else {"Authorization": authorization}
     answer = server.call(None, method, path, headers=headers)
     assert checked(answer, 401).type == "invalid_auth"
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_an_unknown_path_tells_nothing_without_a_key(server):
+    checked(server.call(None, "GET", "/v9/nothing"), 401)
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_key_that_is_right_in_one_half_only_is_401(server, part):
+    mine, other = server.key().split("_", 2), server.key().split("_", 2)
+    mine[part] = other[part]
+    checked(server.call("_".join(mine), "GET", "/v3/devices"), 401)
+
+
+def test_two_keys_of_one_name_are_two_applications(server):
+    one, other = (access_keys.create(server.services.database, "same", tuple(Scope), server.now) for _ in range(2))
+    server.call(one, "PUT", "/v2/subscriptions", json=[{"endpoint-type": "Nothing"}])
+    assert server.call(other, "GET", "/v2/subscriptions").json == []
 
 
 @pytest.mark.parametrize("route", GUARDED)
@@ -124,8 +158,10 @@ def test_a_read_key_reads_and_a_write_key_writes(server):
     device = server.add_device(key, "light-1", {"path": "/3311/0/5850", "value": "0", "writable": True})
     read = {"method": "GET", "uri": "/3311/0/5850"}
     write = {"method": "PUT", "uri": "/3311/0/5850", "payload-b64": "MQ=="}
+    execute = {"method": "POST", "uri": "/3311/0/5850"}
     url = f"/v2/device-requests/{device}"
-    for scope, allowed, refused in [(Scope.READ, read, write), (Scope.WRITE, write, read)]:
+    table = [(Scope.READ, read, write), (Scope.WRITE, write, read), (Scope.WRITE, execute, read)]
+    for scope, allowed, refused in table:
         assert server.call(server.keys[scope], "POST", url, json=allowed).status_code == 202
         checked(server.call(server.keys[scope], "POST", url, json=refused), 403)
 
