@@ -256,8 +256,7 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
     desired = state.desired
     if desired.value is None:
         return None
-    # E1 does not say in which content type a desired value was written.
-    value = decode(desired.value, None, state.resource_path)
+    value = decode(desired.value, desired.content_type, state.resource_path)
     return DesiredValue(value, desired.status, desired.desired_at, desired.status_updated_at, desired.requested_at)
 
 

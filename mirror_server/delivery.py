@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirror_server.clock import Clock, Timer
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.devices.link import (
@@ -162,7 +163,7 @@ class Delivery:
 
 def _ask_of(command: Command) -> DeviceCommand:
     request = command.request
-    content = Content(request.payload or b"", request.content_type or "text/plain")
+    content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
     if request.method == "GET":
         return Read(request.path, request.accept)
     if request.method == "POST":

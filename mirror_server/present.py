@@ -69,6 +69,7 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
         return {}
     desired: dict[str, Any] = {
         "value": encode(resource.desired_value),
+        "content_type": resource.desired_content_type,
         "status": resource.desired_status,
         "desired_at": timestamp(resource.desired_at),
     }

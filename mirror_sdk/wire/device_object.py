@@ -43,11 +43,13 @@ class Reported(WireModel):
 class Desired(WireModel):
     """The last value requested to be written, and what became of the write; empty before the first write.
 
+    ``content_type`` is the format it was written in; servers without this extension leave it out.
     ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
     issue time.
     """
 
     value: Payload | None = None
+    content_type: str | None = None
     status: DesiredStatusField | None = None
     desired_at: Timestamp | None = None
     status_updated_at: Timestamp | None = None

@@ -41,6 +41,7 @@ class Desired:
 
     command_id: int
     value: bytes
+    content_type: str
     status: DesiredStatus
     desired_at: Instant
     requested_at: Instant
@@ -59,10 +60,14 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
         raise IllegalTransition(f"{event.name} in status {status.name if status is not None else None}") from None
 
 
-def write_accepted(current: Desired | None, *, command_id: int, value: bytes, at: Instant) -> Desired:
+def write_accepted(
+    current: Desired | None, *, command_id: int, value: bytes, content_type: str, at: Instant
+) -> Desired:
     """The desired value after a write command was accepted: pending, with the issue time."""
     status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
-    return Desired(command_id=command_id, value=value, status=status, desired_at=at, requested_at=at)
+    return Desired(
+        command_id=command_id, value=value, content_type=content_type, status=status, desired_at=at, requested_at=at
+    )
 
 
 def write_finished(current: Desired | None, *, command_id: int, succeeded: bool, at: Instant) -> Desired | None:

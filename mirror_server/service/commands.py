@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from mirror_sdk.wire.device_requests import QUEUE_LIMIT
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, QUEUE_LIMIT
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.commands import Command, CommandRequest, Failure, expires_at, may_try_again, retries
@@ -128,7 +128,13 @@ class CommandService:
         command_id = commands.insert(session, command)
         if request.is_write:
             current = devices.desired(session, device_id, request.path)
-            value = write_accepted(current, command_id=command_id, value=request.payload or b"", at=now)
+            value = write_accepted(
+                current,
+                command_id=command_id,
+                value=request.payload or b"",
+                content_type=request.content_type or DEFAULT_CONTENT_TYPE,
+                at=now,
+            )
             devices.put_desired(session, device_id, request.path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.after_commit(lambda: self._wake(device_id))

@@ -17,7 +17,7 @@ _DEVICE = (
 )
 _RESOURCE = (
     "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " desired_value, desired_status, desired_at, desired_updated_at, requested_at"
+    " desired_value, desired_content_type, desired_status, desired_at, desired_updated_at, requested_at"
 )
 
 
@@ -48,6 +48,7 @@ class ResourceRow:
     reported_at: Instant | None
     reported_expires_at: Instant | None
     desired_value: bytes | None
+    desired_content_type: str | None
     desired_status: int | None
     desired_at: Instant | None
     desired_updated_at: Instant | None
@@ -250,27 +251,29 @@ def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
-        "SELECT desired_command_id, desired_value, desired_status, desired_at, requested_at, desired_updated_at"
+        "SELECT desired_command_id, desired_value, desired_content_type, desired_status, desired_at, requested_at,"
+        " desired_updated_at"
         " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
         device_id=device_id,
         path=path,
     )
     if row is None:
         return None
-    command_id, value, status, desired_at, requested_at, status_updated_at = row
-    return Desired(command_id, value, DesiredStatus(status), desired_at, requested_at, status_updated_at)
+    command_id, value, content_type, status, *instants = row
+    return Desired(command_id, value, content_type, DesiredStatus(status), *instants)
 
 
 def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
     """Store the desired value of a resource."""
     session.run(
-        "UPDATE resources SET desired_command_id = :command_id, desired_value = :value, desired_status = :status,"
-        " desired_at = :desired_at, requested_at = :requested_at, desired_updated_at = :status_updated_at"
+        "UPDATE resources SET desired_command_id = :command_id, desired_value = :value,"
+        " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at, requested_at = :requested_at, desired_updated_at = :status_updated_at"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
         command_id=desired_value.command_id,
         value=desired_value.value,
+        content_type=desired_value.content_type,
         status=int(desired_value.status),
         desired_at=desired_value.desired_at,
         requested_at=desired_value.requested_at,

@@ -6,7 +6,7 @@ import re
 
 from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES, DeviceRequestBody
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DEFAULT_CONTENT_TYPE, MAX_EXPIRY_SECONDS, MAX_RETRIES, DeviceRequestBody
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
@@ -73,5 +73,5 @@ def _read_request(body: DeviceRequestBody) -> CommandRequest:
         raise Refusal.of_field("payload-b64", "a read carries no value; leave it out, or write with PUT")
     content_type = body.content_type
     if body.method == "PUT" and not mark and content_type is None:
-        content_type = "text/plain"
+        content_type = DEFAULT_CONTENT_TYPE
     return CommandRequest(body.method, path, query if mark else None, body.payload_b64, content_type, body.accept)

@@ -117,4 +117,5 @@ def test_an_error_code_has_the_type_of_the_interface() -> None:
         415: "unsupported_media_type",
         429: "limit_exceeded",
         500: "internal",
+        503: "unavailable",
     }

@@ -207,3 +207,10 @@ def test_the_card_of_a_device_list_has_a_row_for_each_device():
     assert rows[0] == ["endpoint name", "device id", "type", "queue mode", "state", "updated at"]
     assert rows[1][:5] == ["sensor-0", "id-0", "", "no", "registered"]
     assert repr(DEVICES) == "<DeviceList of 4 devices>"
+
+
+def test_a_desired_value_is_read_in_the_content_type_it_was_written_in():
+    written = state("/9999/0/1", desired=b"21")
+    assert device_object(written)["/9999/0/1"].desired.value.python == "21"
+    written["desired"]["content_type"] = "application/octet-stream"
+    assert device_object(written)["/9999/0/1"].desired.value.python == b"21"

@@ -34,7 +34,9 @@ class DesiredMachine(RuleBasedStateMachine):
     def place(self, payload):
         self.placed += 1
         self.now += 1
-        self.value = desired.write_accepted(self.value, command_id=self.placed, value=payload, at=self.now)
+        self.value = desired.write_accepted(
+            self.value, command_id=self.placed, value=payload, content_type="text/plain", at=self.now
+        )
         self.waiting.append(self.placed)
         assert (self.value.status, self.value.value) == (DesiredStatus.PENDING, payload)
         assert self.value.desired_at == self.value.requested_at == self.now

@@ -127,11 +127,25 @@ def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_
     with closing(sqlite3.connect(path)) as connection, connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         connection.execute("INSERT INTO settings VALUES ('kept', 'x')")
+        connection.execute("INSERT INTO devices VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 0, 0)")
+        columns = (
+            "device_id, path, present, resource_type, content_type, observable, desired_command_id, desired_status"
+        )
+        for path_written, command_id in [("/1/0/0", 7), ("/1/0/1", 8)]:
+            row = ("d", path_written, 1, "", "", 0, command_id, 1)
+            connection.execute(f"INSERT INTO resources ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        columns = (
+            "command_id, app_id, async_id, device_id, method, path, content_type, requested_at, expires_at, retries"
+        )
+        row = (7, "a", "x", "d", "PUT", "/1/0/0", "application/octet-stream", 0, 0, 0)
+        connection.execute(f"INSERT INTO commands ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     assert "callbacks" not in tables
     newest = Database(url)
     try:
         assert stored(newest, "kept") == "x"
         with newest.read() as session:
             assert session.rows("SELECT * FROM callbacks") == []
+            written = dict(session.rows("SELECT path, desired_content_type FROM resources"))
+        assert written == {"/1/0/0": "application/octet-stream", "/1/0/1": "text/plain"}
     finally:
         newest.close()

@@ -234,3 +234,11 @@ def test_notification_rules_are_no_desired_value(server, key, light):
     server.place(key, light, "bad", "PUT", SWITCH + "?pmin=x")
     assert server.responses(key) == {"rules": (200, None), "bad": (400, "BAD_VALUE")}
     assert server.resource(key, light, SWITCH)["desired"] == {}
+
+
+def test_the_mirror_tells_in_which_content_type_a_value_was_written(server, key):
+    device = server.add_device(key, "d", {"path": "/10/0/1", "writable": True})
+    body = {"method": "PUT", "uri": "/10/0/1", "payload-b64": "/+8=", "content-type": "application/octet-stream"}
+    assert server.call(key, "POST", f"/v2/device-requests/{device}", json=body).status_code == 202
+    desired = server.resource(key, device, "/10/0/1")["desired"]
+    assert (desired["value"], desired["content_type"]) == ("/+8=", "application/octet-stream")

@@ -39,6 +39,7 @@ def test_an_accepted_write_is_pending_with_the_time_of_issue(server, key, light)
     server.advance(key, 60)
     assert server.resource(key, light, SWITCH)["desired"] == {
         "value": encoded("1"),
+        "content_type": "text/plain",
         "status": 0,
         "desired_at": "2026-01-05T08:01:00.000Z",
         "requested_at": "2026-01-05T08:01:00.000Z",
@@ -51,6 +52,7 @@ def test_a_write_the_device_took_is_a_success_at_the_time_of_the_update(server, 
     server.advance(key, 60)
     assert server.resource(key, light, SWITCH)["desired"] == {
         "value": encoded("1"),
+        "content_type": "text/plain",
         "status": 1,
         "desired_at": "2026-01-05T08:00:05.000Z",
         "status_updated_at": "2026-01-05T08:00:05.000Z",
