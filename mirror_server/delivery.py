@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from mirror_server.clock import Clock, Timer
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
+from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.devices.link import (

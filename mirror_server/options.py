@@ -1,4 +1,4 @@
-"""The settings of a server, as options of a command and as environment variables (``MIRROR_`` and the option's name)."""
+"""The settings of a server as options of a command, and as environment variables named ``MIRROR_`` and the option."""
 
 from __future__ import annotations
 

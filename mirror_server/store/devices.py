@@ -267,7 +267,8 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
     """Store the desired value of a resource."""
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_value = :value,"
-        " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at, requested_at = :requested_at, desired_updated_at = :status_updated_at"
+        " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
+        " requested_at = :requested_at, desired_updated_at = :status_updated_at"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,

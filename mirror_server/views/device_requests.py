@@ -6,7 +6,13 @@ import re
 
 from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DEFAULT_CONTENT_TYPE, MAX_EXPIRY_SECONDS, MAX_RETRIES, DeviceRequestBody
+from mirror_sdk.wire.device_requests import (
+    ASYNC_ID_PATTERN,
+    DEFAULT_CONTENT_TYPE,
+    MAX_EXPIRY_SECONDS,
+    MAX_RETRIES,
+    DeviceRequestBody,
+)
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
