@@ -21,7 +21,15 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate
 from mirror_server.metrics import Metrics
-from mirror_server.views import bench, device_requests, devices, notifications, operation, subscriptions
+from mirror_server.views import (
+    bench,
+    description,
+    device_requests,
+    devices,
+    notifications,
+    operation,
+    subscriptions,
+)
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.event_stream import STREAM, EventStream
@@ -94,6 +102,7 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
     app.register_blueprint(bench.blueprint(services.bench))
+    app.register_blueprint(description.blueprint(has_bench=services.bench is not None))
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
     metrics = Metrics(services.database, services.log)
     app.register_blueprint(operation.blueprint(services.database, metrics))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from mirror_sdk.wire.model import Timestamp, WireModel
-from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
 AnswerMode = Literal["normal", "reject", "silent"]
 
@@ -15,6 +15,16 @@ AnswerMode = Literal["normal", "reject", "silent"]
 def _check_path(path: str) -> str:
     parse_path(path)
     return path
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has characters that cannot be shown; use letters, digits and signs")
+    return text
+
+
+_NAME_PATTERN = {"pattern": r"^[^\x00-\x1f\x7f-\xa0]*$"}
+_Name = Annotated[str, Field(max_length=64, json_schema_extra=_NAME_PATTERN), AfterValidator(_check_printable)]
 
 
 class BenchResourceBody(WireModel):
@@ -30,16 +40,22 @@ class BenchResourceBody(WireModel):
 class BenchNewResource(BenchResourceBody):
     """A resource of a new simulated device."""
 
-    path: Annotated[str, AfterValidator(_check_path)]
+    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
 
 
 class BenchNewDevice(WireModel):
     """A simulated device to add; it registers at once."""
 
-    endpoint_name: Annotated[str, Field(min_length=1, max_length=64)]
-    endpoint_type: Annotated[str, Field(max_length=64)] = "default"
+    endpoint_name: Annotated[_Name, Field(min_length=1)]
+    endpoint_type: _Name = "default"
     queue_mode: bool = False
     resources: list[BenchNewResource] = []
+
+
+class BenchDeviceAdded(WireModel):
+    """The id of the device that was added."""
+
+    id: str
 
 
 class BenchDevicePatch(WireModel):

@@ -6,25 +6,56 @@ import re
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from mirror_sdk.wire.model import Timestamp, WireModel
+
+_WORDS = {"true": True, "false": False}
+
+
+def _read_boolean(value: object) -> object:
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _read_number(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10 else value
+
+
+# Programs written for the public API send them as texts too.
+_Boolean = Annotated[
+    bool,
+    BeforeValidator(_read_boolean),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": ["true", "false"]}]}),
+]
+_ChunkSize = Annotated[
+    int,
+    Field(ge=1, le=10000),
+    BeforeValidator(_read_number),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": 10000},
+                {"type": "string", "pattern": "^(?:[1-9][0-9]{0,3}|10000)$"},
+            ]
+        }
+    ),
+]
 
 
 class SerializationConfig(WireModel):
     """What notifications carry besides their value; everything is off by default."""
 
-    include_timestamp: bool = False
-    include_uid: bool = False
-    include_original_ep: bool = False
-    deregistrations_as_object: bool = False
+    include_timestamp: _Boolean = False
+    include_uid: _Boolean = False
+    include_original_ep: _Boolean = False
+    deregistrations_as_object: _Boolean = False
 
 
 class Serialization(WireModel):
     """How notifications are written."""
 
     type: Literal["v2"] = "v2"
-    max_chunk_size: Annotated[int, Field(ge=1, le=10000)] = 10000
+    max_chunk_size: _ChunkSize = 10000
     cfg: SerializationConfig = SerializationConfig()
 
 

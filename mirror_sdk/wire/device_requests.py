@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from mirror_sdk.wire.model import Payload, WireModel
-from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
@@ -36,7 +36,11 @@ class DeviceRequestBody(WireModel):
     """
 
     method: Method
-    uri: Annotated[str, Field(max_length=255), AfterValidator(_check_uri)]
+    uri: Annotated[
+        str,
+        Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN.replace("$", r"(?:\?.*)?$")}),
+        AfterValidator(_check_uri),
+    ]
     content_type: Annotated[str | None, Field(alias="content-type", min_length=1, max_length=64)] = None
     accept: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     payload_b64: Annotated[Payload | None, Field(alias="payload-b64")] = None

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
@@ -61,8 +61,16 @@ def write_payload(payload: bytes) -> str:
     return base64.b64encode(payload).decode("ascii")
 
 
+_BASE64: dict[str, Any] = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+}
 Payload = Annotated[
-    bytes, BeforeValidator(read_payload), PlainSerializer(write_payload, return_type=str, when_used="json")
+    bytes,
+    BeforeValidator(read_payload),
+    PlainSerializer(write_payload, return_type=str, when_used="json"),
+    WithJsonSchema(_BASE64),
 ]
 
 Order = Literal["ASC", "DESC"]

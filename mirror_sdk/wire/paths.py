@@ -11,6 +11,9 @@ from typing import NamedTuple
 PATH_PATTERN = r"^(?:/(?:0|[1-9][0-9]{0,4})){1,4}$"
 """Regular expression of a resource path: one to four numbers, each after a slash."""
 
+TEXT_PATTERN = r"^[^*]*\*?$"
+"""Regular expression of a pattern: ``*`` at most once, at its end."""
+
 _PATH = re.compile(PATH_PATTERN.replace("$", r"\Z"))
 _HIGHEST_ID = 65535
 

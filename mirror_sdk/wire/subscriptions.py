@@ -7,12 +7,16 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, RootModel
 
 from mirror_sdk.wire.model import WireModel
-from mirror_sdk.wire.paths import check_pattern, matches
+from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern, matches
 
 MAX_RULES = 1024
 MAX_PATHS = 256
 
-_Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(check_pattern)]
+_Name = Annotated[
+    str,
+    Field(min_length=1, max_length=64, json_schema_extra={"pattern": TEXT_PATTERN}),
+    AfterValidator(check_pattern),
+]
 
 
 def _check_path_pattern(pattern: str) -> str:
@@ -21,7 +25,11 @@ def _check_path_pattern(pattern: str) -> str:
     return check_pattern(pattern)
 
 
-_PathPattern = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_check_path_pattern)]
+_PathPattern = Annotated[
+    str,
+    Field(min_length=1, max_length=128, json_schema_extra={"pattern": r"^(?:/[^*]*\*?|\*)$"}),
+    AfterValidator(_check_path_pattern),
+]
 
 
 class PresubscriptionRule(WireModel):

@@ -19,12 +19,13 @@ from mirror_server.views.requests import read_body, read_path, requires
 
 T = TypeVar("T")
 
+PREFIX = "/sim/v1"
 _TIMEOUT_SECONDS = 600
 
 
 def blueprint(bench: Bench | None) -> Blueprint:
     """The routes of the bench; without simulated devices they are all a 404 that says how to get some."""
-    routes = Blueprint("bench", __name__, url_prefix="/sim/v1")
+    routes = Blueprint("bench", __name__, url_prefix=PREFIX)
 
     def run(act: Callable[[Bench], T], render: Callable[[T], Response]) -> Response:
         return _when_done(_there(bench).run(act), render)

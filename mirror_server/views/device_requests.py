@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -18,7 +18,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import CommandService, Placement
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.requests import app_id, note, query_integer, read_body, require_scope, requires
+from mirror_server.views.requests import app_id, note, query_integer, query_text, read_body, require_scope, requires
 
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
@@ -52,7 +52,7 @@ def _accepted(async_id: str) -> Response:
 
 
 def _read_async_id() -> str | None:
-    async_id = request.args.get("async-id")
+    async_id = query_text("async-id")
     if async_id is not None and not _ASYNC_ID.match(async_id):
         message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
         raise Refusal.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")

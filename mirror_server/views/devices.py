@@ -11,7 +11,7 @@ from mirror_server.keys import Scope
 from mirror_server.service.devices import DeviceService
 from mirror_server.views.answers import empty_answer, json_answer
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import query_choice, query_integer, requires
+from mirror_server.views.requests import query_choice, query_integer, query_text, requires
 
 _PAGING = {"limit", "after", "order", "include"}
 
@@ -35,7 +35,7 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
         limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
         order = query_choice("order", ("ASC", "DESC")) or "ASC"
         include = query_choice("include", ("total_count",))
-        after = request.args.get("after")
+        after = query_text("after")
         filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _PAGING]
         rows, total = devices.page(
             read_filters(filters), after=after, descending=order == "DESC", limit=limit, count=include is not None

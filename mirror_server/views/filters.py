@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl
 
@@ -21,6 +22,7 @@ _MOST_FILTERS = 100
 # The time to bind them grows with the square of their number.
 _MOST_VALUES = 1000
 _TIMES = ("created_at", "updated_at")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 
 
@@ -70,7 +72,7 @@ def _value(name: str, field: str, text: str) -> str | int:
     if field in _TIMES:
         try:
             # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
-            return from_datetime(_TIMESTAMP.validate_python(None if text.lstrip("-").isdecimal() else text))
+            return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
         except ValidationError:
             raise Refusal.of_field(name, f"{text!r} is no time; write it like 2026-11-20T12:37:55.576Z") from None
     return text

@@ -15,7 +15,7 @@ from mirror_server.log import NotificationLog, Page, PlainPolls
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.event_stream import EventStream
-from mirror_server.views.requests import app_id, query_integer, read_body, read_integer, requires
+from mirror_server.views.requests import app_id, query_integer, query_text, read_body, read_integer, requires
 from mirror_server.webhook import Webhooks, other_channel
 
 _LATEST = "latest"
@@ -34,7 +34,7 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
             raise MethodNotAllowed(["DELETE", "GET", "OPTIONS"])
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
-        latest = request.args.get("after") == _LATEST
+        latest = query_text("after") == _LATEST
         after = log.last_seq(app_id()) if latest else query_integer("after", low=0)
         if after is not None:
             return _poll_after(log, after, held)
@@ -94,8 +94,9 @@ def _read_last_event_id(log: NotificationLog) -> int:
     Raises:
         Refusal: It is no number, or beyond the end of the log (400).
     """
-    text = request.headers.get("Last-Event-ID", request.args.get("after", _LATEST))
-    if text == _LATEST:
+    after = query_text("after")
+    text = request.headers.get("Last-Event-ID", after)
+    if text is None or text == _LATEST:
         return log.last_seq(app_id())
     number = read_integer("Last-Event-ID", text, low=0)
     log.read(app_id(), number, most=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -71,10 +73,14 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
         raise Refusal(415, message)
     try:
         content = orjson.loads(request.get_data())
+        # Of a member that is there twice, one value would be dropped without a word.
+        json.loads(request.get_data(), object_pairs_hook=_unique)
+    except RecursionError:
+        raise Refusal(400, "the body is nested too deeply", reason=malformed_reason) from None
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"the body is not JSON: {error}", reason=malformed_reason) from None
     try:
-        return model.model_validate(content, extra="forbid", by_alias=True, by_name=False)
+        return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
         raise _refusal_of(error) from None
 
@@ -93,13 +99,25 @@ def read_path(text: str) -> str:
     return path
 
 
+def query_text(name: str) -> str | None:
+    """A text from the query, ``None`` where it is absent.
+
+    Raises:
+        Refusal: It is there more than once (400).
+    """
+    texts = request.args.getlist(name)
+    if len(texts) > 1:
+        raise Refusal.of_field(name, f"given {len(texts)} times; give it once")
+    return texts[0] if texts else None
+
+
 def query_integer(name: str, *, low: int, high: int | None = None) -> int | None:
     """A whole number from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is not a whole number, or outside of the range (400).
+        Refusal: It is not a whole number, outside of the range, or there more than once (400).
     """
-    text = request.args.get(name)
+    text = query_text(name)
     return None if text is None else read_integer(name, text, low=low, high=high)
 
 
@@ -120,12 +138,18 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """A word from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is none of the choices (400).
+        Refusal: It is none of the choices, or there more than once (400).
     """
-    text = request.args.get(name)
+    text = query_text(name)
     if text is not None and text not in choices:
         raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
     return text
+
+
+def _unique(members: list[tuple[str, Any]]) -> None:
+    for name, count in Counter(name for name, _ in members).items():
+        if count > 1:
+            raise Refusal.of_field(name, f"there {count} times in one object; give it once")
 
 
 def _refusal_of(error: ValidationError) -> Refusal:

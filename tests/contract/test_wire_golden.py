@@ -15,7 +15,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 import mirror_sdk.wire
 from mirror_sdk.wire.model import WireModel
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
 FREE_FORM_MEMBERS = {"headers", "custom_attributes"}
 UNKNOWN = "member_of_a_later_version"
 

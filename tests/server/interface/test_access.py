@@ -14,6 +14,7 @@ ANY_USE = READ | WRITE | SUBSCRIBE
 ROUTES = {
     "GET /healthz": frozenset(),
     "GET /readyz": frozenset(),
+    "GET /openapi.json": frozenset(),
     "GET /metrics": ADMIN,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,

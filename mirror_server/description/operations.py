@@ -1,0 +1,445 @@
+"""Every operation of the interface. Source: specification E1-E5; wire.md 0-8."""
+
+from __future__ import annotations
+
+from mirror_sdk.wire import (
+    bench,
+    channel,
+    device_object,
+    device_requests,
+    directory,
+    notifications,
+    routes,
+    subscriptions,
+)
+from mirror_server.description import parameters
+from mirror_server.description.parts import Answer, Content, Operation
+
+_SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
+_BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
+_MESSAGE = Content(
+    model=notifications.NotificationMessage,
+    variants=("a read or write that the device did", "an observation with all its options", "a registration"),
+)
+_REGISTRATION = Content(
+    model=channel.CallbackRegistration, variants=("the registration object of the specification", "everything")
+)
+_STREAM = (
+    "retry: 2000\n\n"
+    'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
+    '"ct":"text/plain","payload":"NDA2","max-age":0,"uid":"8b8df6a6-0f2c-4a39-8a8e-9b7a52a4a0f3",'
+    '"timestamp":1614180566644}\n\n'
+    ": still here\n\n"
+    'id: 57\nevent: gap\ndata: {"first":42,"last":57}\n\n'
+)
+
+
+def _text(media_type: str, example: str) -> Content:
+    return Content(media_type=media_type, schema={"type": "string"}, example=example)
+
+
+def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
+    return (Answer(code=code, meaning=meaning),)
+
+
+MIRROR: dict[tuple[str, str], Operation] = {
+    ("get", routes.DEVICE_OBJECT): Operation(
+        name="get_device_object",
+        group="Mirror",
+        summary="The device object: the last reported and the last desired value of every resource",
+        meaning="It never asks the device. `content_type` and `requested_at` of a desired value, `ETag` and"
+        " `If-None-Match` are extensions.",
+        parameters=parameters.UNLESS_CHANGED,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The device object.",
+                content=Content(
+                    model=device_object.DeviceObject,
+                    variants=(
+                        "a read value and a write that succeeded",
+                        "a pending write has no time of a status update",
+                        "empty values at first registration",
+                    ),
+                ),
+                headers=("ETag",),
+            ),
+            Answer(code=304, meaning="Nothing has changed.", headers=("ETag",)),
+        ),
+        errors=(404,),
+    ),
+    ("get", routes.DEVICES): Operation(
+        name="list_devices",
+        group="Directory",
+        summary="The devices, page by page",
+        meaning="A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands in"
+        " `filter`. Any other parameter is taken for a filter, and refused when there is none of that name.",
+        parameters=parameters.DIRECTORY,
+        answers=(
+            Answer(
+                code=200, meaning="A page.", content=Content(model=directory.DevicePage, variants=("a later page",))
+            ),
+        ),
+    ),
+    ("get", routes.DEVICE): Operation(
+        name="get_device",
+        group="Directory",
+        summary="A device as the directory lists it",
+        answers=(
+            Answer(code=200, meaning="The device.", content=Content(model=directory.Device, variants=("registered",))),
+        ),
+        errors=(404,),
+    ),
+    ("get", routes.ENDPOINT_RESOURCES): Operation(
+        name="list_resources",
+        group="Directory",
+        summary="The resources a device has now",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The resources.",
+                content=Content(model=directory.EndpointResource, variants=("observable",), many=True),
+            ),
+        ),
+        errors=(404,),
+    ),
+    ("post", routes.DEVICE_REQUESTS): Operation(
+        name="place_device_request",
+        group="Device requests",
+        summary="Have a device read, write or execute a resource",
+        meaning="The answer comes later, as an async response on the notification channel, with the same async-id."
+        f" At most {device_requests.QUEUE_LIMIT} requests wait for one device. A key needs the scope `read` to read,"
+        " and `write` to write or execute.",
+        parameters=parameters.DEVICE_REQUEST,
+        body=Content(
+            model=device_requests.DeviceRequestBody, variants=("read", "write", "execute", "notification rules")
+        ),
+        answers=(
+            Answer(
+                code=202,
+                meaning="Accepted, and on disk.",
+                content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
+            ),
+        ),
+        errors=(404, 409, 429),
+    ),
+    ("put", routes.PRESUBSCRIPTIONS): Operation(
+        name="put_presubscriptions",
+        group="Subscriptions",
+        summary="Replace all presubscription rules",
+        meaning="They are checked when a device registers or updates its registration. `apply` is an extension.",
+        parameters=parameters.APPLY,
+        body=Content(model=subscriptions.PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
+        answers=_done("Accepted, and on disk.", 202),
+    ),
+    ("get", routes.PRESUBSCRIPTIONS): Operation(
+        name="get_presubscriptions",
+        group="Subscriptions",
+        summary="The presubscription rules, as they were put",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The rules; an empty list when there are none.",
+                content=Content(
+                    model=subscriptions.PresubscriptionRules, variants=("a device, its type and a pattern", "none")
+                ),
+            ),
+        ),
+    ),
+    ("delete", routes.PRESUBSCRIPTIONS): Operation(
+        name="delete_presubscriptions",
+        group="Subscriptions",
+        summary="Remove all presubscription rules",
+        answers=_done("There are no rules any more."),
+    ),
+    ("get", routes.DEVICE_SUBSCRIPTIONS): Operation(
+        name="list_subscriptions",
+        group="Subscriptions",
+        summary="What this application subscribed of a device",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The paths, one a line.",
+                content=_text("text/uri-list", "/3303/0/5700\n/3311/0/5850"),
+            ),
+        ),
+        errors=(404,),
+    ),
+    ("delete", routes.DEVICE_SUBSCRIPTIONS): Operation(
+        name="delete_subscriptions",
+        group="Subscriptions",
+        summary="End all subscriptions of a device",
+        answers=_done("This application has no subscription of the device any more."),
+        errors=(404,),
+    ),
+    ("put", _SUBSCRIPTION): Operation(
+        name="put_subscription",
+        group="Subscriptions",
+        summary="Subscribe a resource",
+        meaning="Subscriptions are lost when the device makes a full registration.",
+        answers=_done("Subscribed.", 200),
+        errors=(404,),
+    ),
+    ("get", _SUBSCRIPTION): Operation(
+        name="get_subscription",
+        group="Subscriptions",
+        summary="Whether a resource is subscribed",
+        answers=_done("It is.", 200),
+        errors=(404,),
+    ),
+    ("delete", _SUBSCRIPTION): Operation(
+        name="delete_subscription",
+        group="Subscriptions",
+        summary="End the subscription of a resource",
+        answers=_done("This application does not subscribe it any more."),
+        errors=(404,),
+    ),
+    ("get", routes.PULL): Operation(
+        name="pull",
+        group="Notifications",
+        summary="Wait for the next notification message",
+        meaning="A plain poll is the channel of the key: only one at a time, and none beside a webhook. Polls with"
+        " `after` (an extension) are readers with a position of their own, as many as wanted.",
+        parameters=parameters.PULL,
+        answers=(
+            Answer(code=200, meaning="A message.", content=_MESSAGE, headers=(routes.CURSOR_HEADER, routes.GAP_HEADER)),
+            Answer(
+                code=204,
+                meaning="Nothing came in time.",
+                headers=(routes.CURSOR_HEADER, routes.GAP_HEADER),
+            ),
+        ),
+        errors=(409, 410, 429),
+    ),
+    ("delete", routes.PULL): Operation(
+        name="delete_poll_channel",
+        group="Notifications",
+        summary="End the poll channel, and with it the poll that is open",
+        answers=_done("There is no poll channel any more; also when there was none."),
+    ),
+    ("get", routes.EVENTS): Operation(
+        name="stream_events",
+        group="Notifications",
+        summary="The notification log as server-sent events",
+        meaning="Each entry is an event: its number is the `id`, the list it belongs to the `event`"
+        " (`async-responses`, `notifications`, `registrations`, `reg-updates`, `de-registrations`,"
+        " `registrations-expired`), its JSON the `data`. What is gone from the log is an event named `gap` with the"
+        " first and the last number that is missing. A comment every 15 seconds shows that the stream lives. A client"
+        " that comes back with `Last-Event-ID` misses nothing.",
+        parameters=parameters.EVENTS,
+        answers=(
+            Answer(
+                code=200, meaning="A stream that does not end by itself.", content=_text("text/event-stream", _STREAM)
+            ),
+        ),
+        errors=(429,),
+        is_extension=True,
+    ),
+    ("get", routes.CHANNEL): Operation(
+        name="get_channel",
+        group="Notifications",
+        summary="Which channel delivers the notifications, and how a webhook stands",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The channel.",
+                content=Content(model=channel.Channel, variants=("webhook", "webhook that fails", "long poll")),
+            ),
+        ),
+        errors=(404,),
+    ),
+    ("put", routes.CALLBACK): Operation(
+        name="put_callback",
+        group="Notifications",
+        summary="Register a webhook, in the place of the one before",
+        meaning="The URL is first called with `{}` and the registered headers, and has to answer with 200 or 204."
+        " URL, header names and values have"
+        f" {channel.MAX_CALLBACK_CHARACTERS} characters together at most. Where it may lead to is a setting.",
+        body=_REGISTRATION,
+        answers=_done("Registered; delivery begins."),
+    ),
+    ("get", routes.CALLBACK): Operation(
+        name="get_callback",
+        group="Notifications",
+        summary="The webhook, as it was put",
+        answers=(Answer(code=200, meaning="The webhook.", content=_REGISTRATION),),
+        errors=(404,),
+    ),
+    ("delete", routes.CALLBACK): Operation(
+        name="delete_callback",
+        group="Notifications",
+        summary="Remove the webhook",
+        answers=_done("There is no webhook any more."),
+        errors=(404,),
+    ),
+}
+
+OPERATOR: dict[tuple[str, str], Operation] = {
+    ("get", routes.HEALTH): Operation(
+        name="get_health",
+        group="Operation",
+        summary="Whether the server answers",
+        answers=(
+            Answer(code=200, meaning="It does.", content=Content(schema={"type": "object"}, example={"status": "ok"})),
+        ),
+        is_extension=True,
+    ),
+    ("get", routes.READINESS): Operation(
+        name="get_readiness",
+        group="Operation",
+        summary="Whether the server can store what it is given",
+        answers=(
+            Answer(
+                code=200, meaning="It can.", content=Content(schema={"type": "object"}, example={"status": "ready"})
+            ),
+        ),
+        is_extension=True,
+    ),
+    ("get", routes.METRICS): Operation(
+        name="get_metrics",
+        group="Operation",
+        summary="Metrics for Prometheus",
+        answers=(
+            Answer(
+                code=200,
+                meaning="In Prometheus' text format.",
+                content=_text("text/plain", "# TYPE mirror_open_polls gauge\nmirror_open_polls 2.0\n"),
+            ),
+        ),
+        is_extension=True,
+    ),
+    ("get", routes.DESCRIPTION): Operation(
+        name="get_description",
+        group="Operation",
+        summary="This description",
+        answers=(
+            Answer(
+                code=200,
+                meaning="An OpenAPI document.",
+                content=Content(schema={"type": "object"}, example={"openapi": "3.1.0"}),
+            ),
+        ),
+        is_extension=True,
+    ),
+}
+
+BENCH: dict[tuple[str, str], Operation] = {
+    ("get", routes.BENCH_DEVICES): Operation(
+        name="list_simulated_devices",
+        group="Bench",
+        summary="The simulated devices and their own values",
+        answers=(
+            Answer(
+                code=200,
+                meaning="All of them.",
+                content=Content(model=bench.BenchDeviceList, variants=("one device",)),
+            ),
+        ),
+        is_extension=True,
+    ),
+    ("post", routes.BENCH_DEVICES): Operation(
+        name="add_simulated_device",
+        group="Bench",
+        summary="Add a simulated device, which registers at once",
+        body=Content(model=bench.BenchNewDevice, variants=("with resources", "a name alone")),
+        answers=(
+            Answer(
+                code=201,
+                meaning="It is there.",
+                content=Content(model=bench.BenchDeviceAdded, variants=("201",)),
+            ),
+        ),
+        errors=(409,),
+        is_extension=True,
+    ),
+    ("patch", routes.BENCH_DEVICE): Operation(
+        name="set_behaviour",
+        group="Bench",
+        summary="How a simulated device behaves from now on",
+        body=Content(model=bench.BenchDevicePatch, variants=("goes offline", "rejects", "takes its time")),
+        answers=_done("It does."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("put", _BENCH_RESOURCE): Operation(
+        name="put_simulated_resource",
+        group="Bench",
+        summary="The device changes its own value, or gets a new resource",
+        body=Content(model=bench.BenchResourceBody, variants=("a new value", "a new resource with its flags")),
+        answers=_done("It has."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("delete", _BENCH_RESOURCE): Operation(
+        name="delete_simulated_resource",
+        group="Bench",
+        summary="The device removes a resource; the mirror keeps it",
+        answers=_done("It has."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("post", routes.BENCH_REGISTRATION): Operation(
+        name="register",
+        group="Bench",
+        summary="The device makes a full registration",
+        answers=_done("It has."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("put", routes.BENCH_REGISTRATION): Operation(
+        name="update_registration",
+        group="Bench",
+        summary="The device updates its registration",
+        answers=_done("It has."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("delete", routes.BENCH_REGISTRATION): Operation(
+        name="deregister",
+        group="Bench",
+        summary="The device deregisters",
+        answers=_done("It has."),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("get", routes.BENCH_CLOCK): Operation(
+        name="get_clock",
+        group="Bench",
+        summary="What time it is for the server",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The clock.",
+                content=Content(model=bench.BenchClock, variants=("a clock that can be advanced",)),
+            ),
+        ),
+        is_extension=True,
+    ),
+    ("post", routes.BENCH_CLOCK): Operation(
+        name="advance_clock",
+        group="Bench",
+        summary="Let time pass, where the clock is manual",
+        body=Content(model=bench.BenchAdvance, variants=("an hour",)),
+        answers=(
+            Answer(
+                code=200,
+                meaning="The clock afterwards, and all that became due is done.",
+                content=Content(model=bench.BenchClock, variants=("a clock that can be advanced",)),
+            ),
+        ),
+        errors=(409,),
+        is_extension=True,
+    ),
+}
+
+OPERATIONS = MIRROR | OPERATOR | BENCH
+
+DELIVERY = Operation(
+    name="deliver",
+    group="Notifications",
+    summary="What the server sends to a webhook",
+    meaning="One message at a time, in order, the next after 200 or 204; within 20 seconds. After a failure it is sent"
+    " again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
+    body=_MESSAGE,
+    answers=(Answer(code=200, meaning="Taken."), Answer(code=204, meaning="Taken.")),
+)

@@ -1,0 +1,91 @@
+"""The parameters of the interface. Source: wire.md 0-6."""
+
+from __future__ import annotations
+
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.paths import PATH_PATTERN
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
+from mirror_server.description.parts import Parameter, Schema, header, query, whole_number, words
+
+_TEXT: Schema = {"type": "string"}
+_INSTANT: Schema = {"type": "string", "format": "date-time"}
+_OPERATORS = {
+    "eq": "equal to this",
+    "neq": "other than this",
+    "in": "one of these, separated by commas",
+    "nin": "none of these, separated by commas",
+    "gte": "this or above",
+    "lte": "this or below",
+}
+_STATES = ("registered", "deregistered")
+
+OF_PATHS = {
+    "device_id": Parameter(name="device_id", place="path", meaning="The device's id.", schema=_TEXT | {"minLength": 1}),
+    "path": Parameter(
+        name="path",
+        place="path",
+        meaning="A resource path without its first slash; the other slashes stand as they are: `3303/0/5700`.",
+        schema=_TEXT | {"pattern": PATH_PATTERN.replace("(?:/", "(?:(?:^|/)", 1)},
+    ),
+}
+
+
+def _filter(field: str, operator: str) -> Parameter:
+    schema = _TEXT
+    if field.endswith("_at"):
+        schema = _INSTANT
+    elif field == "state":
+        schema = words(*_STATES)
+    if operator in {"in", "nin"}:
+        # Times and states in a list are checked too, one by one.
+        schema = {"type": "array", "items": schema, "minItems": 1}
+    return query(f"{field}__{operator}", f"Only devices whose `{field}` is {_OPERATORS[operator]}.", schema)
+
+
+DIRECTORY = (
+    query("limit", "How many devices at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    query("after", "The id of the last device of the page before.", _TEXT),
+    query("order", "In which order of their ids.", words("ASC", "DESC", default="ASC")),
+    query("include", "With the number of all devices that match.", words("total_count")),
+    query(
+        "filter", "Filters in one parameter, encoded like a query: `state%3Dregistered%26endpoint_type%3DLight`.", _TEXT
+    ),
+    *(_filter(field, operator) for field in FILTER_FIELDS for operator in FILTER_OPERATORS),
+)
+UNLESS_CHANGED = (
+    header("If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304.", _TEXT),
+)
+DEVICE_REQUEST = (
+    query(
+        "async-id",
+        "The request's identity, by which its answer is recognised. The same one for the same request within 24 h"
+        " queues nothing twice; for another request it is a conflict. Without it the server makes one.",
+        _TEXT | {"pattern": ASYNC_ID_PATTERN},
+    ),
+    query("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS)),
+    query(
+        "retry",
+        "How often it is tried again when the device does not answer; 2 for a device in queue mode, else 0.",
+        whole_number(0, MAX_RETRIES),
+    ),
+)
+APPLY = (query("apply", "With `now`, devices that are registered now are checked at once.", words("now")),)
+_POSITION = {"oneOf": [whole_number(0), words("latest")]}
+PULL = (
+    query(
+        "after",
+        "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
+        " the end. Without it the server keeps a position for the key and moves it.",
+        _POSITION,
+    ),
+    query(
+        "hold",
+        "For how many seconds the poll is held open when there is nothing to tell.",
+        whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
+    ),
+)
+EVENTS = (
+    query("after", "Behind which number to begin; at the end of the log by default.", _POSITION),
+    header("Last-Event-ID", "The same, as a client sends it that comes back.", whole_number(0)),
+)

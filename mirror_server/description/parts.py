@@ -1,0 +1,104 @@
+"""What an operation is described with: parameters, a body, answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of the path, the query or a header."""
+
+    name: str
+    place: str
+    meaning: str
+    schema: Schema
+
+    def to_openapi(self) -> Schema:
+        """The parameter as OpenAPI has it."""
+        shown: Schema = {"name": self.name, "in": self.place, "description": self.meaning, "schema": self.schema}
+        if self.schema.get("type") == "array":
+            shown |= {"style": "form", "explode": False}
+        return shown | {"required": True} if self.place == "path" else shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A body.
+
+    Attributes:
+        model: The model of a body in JSON; of its items, where ``many`` is set.
+        variants: Which of the model's examples are shown.
+        many: Whether the body is a list of the model.
+        media_type: Of a body in another form, which has a ``schema`` and an ``example`` instead of a model.
+    """
+
+    model: type[BaseModel] | None = None
+    variants: tuple[str, ...] = ()
+    many: bool = False
+    media_type: str = "application/json"
+    schema: Schema | None = None
+    example: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer that is no error; ``headers`` are the names of those it may have beside the usual."""
+
+    code: int
+    meaning: str
+    content: Content | None = None
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path.
+
+    Attributes:
+        name: Its ``operationId``.
+        group: Under which heading it stands.
+        summary: What it does, in a line.
+        meaning: What is to be known besides.
+        answers: Those that are no errors.
+        parameters: Of query and headers; those of the path are known by their names.
+        body: What it takes.
+        errors: Codes of the errors of its own; those of every operation are added.
+        is_extension: Whether the public API lacks it.
+    """
+
+    name: str
+    group: str
+    summary: str
+    meaning: str = ""
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter, ...] = ()
+    body: Content | None = None
+    errors: tuple[int, ...] = ()
+    is_extension: bool = False
+
+
+def query(name: str, meaning: str, schema: Schema) -> Parameter:
+    """A parameter of the query; none is required."""
+    return Parameter(name=name, place="query", meaning=meaning, schema=schema)
+
+
+def header(name: str, meaning: str, schema: Schema) -> Parameter:
+    """A header of the request; none is required."""
+    return Parameter(name=name, place="header", meaning=meaning, schema=schema)
+
+
+def whole_number(low: int, high: int | None = None, default: int | None = None) -> Schema:
+    """The schema of a whole number."""
+    limits = {"minimum": low, "maximum": high, "default": default}
+    return {"type": "integer"} | {name: value for name, value in limits.items() if value is not None}
+
+
+def words(*choices: str, default: str | None = None) -> Schema:
+    """The schema of one of several words."""
+    return {"type": "string", "enum": list(choices)} | ({} if default is None else {"default": default})

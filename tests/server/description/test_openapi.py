@@ -1,0 +1,123 @@
+"""The description against the app, the examples and the rules of OpenAPI."""
+
+import re
+
+import jsonschema
+import pytest
+from openapi_spec_validator import validate
+
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.errors import ERROR_TYPES
+from mirror_server.keys import Scope
+
+METHODS = {"get", "put", "post", "patch", "delete"}
+
+
+@pytest.fixture(scope="module")
+def document(shared_server):
+    return shared_server.call(None, "GET", "/openapi.json").json
+
+
+def operations(document):
+    return {
+        (method, path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method in METHODS
+    }
+
+
+def contents(document):
+    """Every body of the description with its media type and what it stands in."""
+    webhooks = [(("put", "webhook"), item["put"]) for item in document["webhooks"].values()]
+    for place, operation in [*operations(document).items(), *webhooks]:
+        bodies = [operation["requestBody"]] if "requestBody" in operation else []
+        bodies += [answer for answer in operation["responses"].values() if "content" in answer]
+        for body in bodies:
+            for media_type, content in body["content"].items():
+                yield place, media_type, content
+    for code, answer in document["components"]["responses"].items():
+        yield code, "application/json", answer["content"]["application/json"]
+
+
+def test_it_is_a_valid_openapi_document(document):
+    validate(document)
+    assert document["openapi"].startswith("3.1")
+
+
+def test_it_describes_the_routes_of_the_app_and_no_others(shared_server, document):
+    there = {
+        (method.lower(), re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
+        for rule in shared_server.app.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+    assert set(operations(document)) == there
+
+
+def test_it_names_the_scopes_a_key_needs(shared_server, document):
+    for (method, path), operation in operations(document).items():
+        url = path.format(device_id="nobody", path="1/0/0")
+        scopes = set(operation.get("x-scopes", []))
+        assert (operation.get("security") == []) == (not scopes)
+        for scope in Scope:
+            key = shared_server.key(scope)
+            answer = shared_server.call(key, method.upper(), url, query_string={"hold": 0})
+            assert (answer.status_code == 403) == bool(scopes and scope not in scopes), (method, path, scope)
+
+
+def test_every_example_is_what_its_schema_says(document):
+    found = 0
+    for place, media_type, content in contents(document):
+        examples = [one["value"] for one in content.get("examples", {}).values()]
+        examples += [content["example"]] if "example" in content else []
+        assert examples, (place, media_type)
+        schema = {**content["schema"], "components": document["components"]}
+        for example in examples:
+            jsonschema.Draft202012Validator(schema).validate(example)
+            found += 1
+    assert found > 50
+
+
+def test_every_error_has_the_body_of_errors(document):
+    answers = document["components"]["responses"]
+    assert set(answers) == {str(code) for code in ERROR_TYPES} - {"405"}
+    for code, answer in answers.items():
+        content = answer["content"]["application/json"]
+        assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
+        assert content["example"]["code"] == int(code)
+    for operation in operations(document).values():
+        own = {code: answer for code, answer in operation["responses"].items() if int(code) >= 400}
+        assert {"500", "503"} <= set(own)
+        assert all(answer == {"$ref": f"#/components/responses/{code}"} for code, answer in own.items())
+
+
+def test_what_is_not_of_the_public_api_is_marked(document):
+    extensions = {path for (_, path), operation in operations(document).items() if operation.get("x-extension")}
+    assert {routes.EVENTS, routes.METRICS, routes.BENCH_CLOCK} <= extensions
+    assert {routes.DEVICE_OBJECT, routes.PULL, routes.DEVICE_REQUESTS}.isdisjoint(extensions)
+
+
+def test_a_server_without_a_bench_describes_none(server, tmp_path):
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    plain = type(server)(folder, simulate=None)
+    try:
+        paths = plain.call(None, "GET", "/openapi.json").json["paths"]
+    finally:
+        plain.services.close()
+    assert routes.DEVICE_OBJECT in paths
+    assert not [path for path in paths if path.startswith("/sim/")]
+
+
+def test_an_unchanged_description_is_not_sent_again(server):
+    tag = server.call(None, "GET", "/openapi.json").headers["ETag"]
+    again = server.call(None, "GET", "/openapi.json", headers={"If-None-Match": tag})
+    assert (again.status_code, again.get_data()) == (304, b"")
+
+
+def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
+    schemas = document["components"]["schemas"]
+    for model in ("DeviceRequestBody", "PresubscriptionRule", "CallbackRegistration", "SerializationConfig"):
+        assert schemas[model]["additionalProperties"] is False
+    for model in ("DeviceObject", "Device", "NotificationMessage"):
+        assert schemas[model]["additionalProperties"] is True
