@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk.wire.model import Payload, WireModel
+from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
 from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
@@ -45,6 +45,35 @@ class DeviceRequestBody(WireModel):
     accept: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     payload_b64: Annotated[Payload | None, Field(alias="payload-b64")] = None
     expiry_seconds: ExpirySeconds | None = None
+
+
+class WaitingRequest(WireModel):
+    """A device request without an answer yet [an extension].
+
+    ``state`` is ``with_device`` once the device has it in hand, and ``waiting`` before; ``attempts`` is the number of
+    failed ones.
+    """
+
+    object: Literal["device-request"] = "device-request"
+    async_response_id: str
+    device_id: str
+    method: Method
+    uri: str
+    state: str
+    placed_at: Timestamp
+    expires_at: Timestamp
+    attempts: int
+
+
+class WaitingRequestPage(WireModel):
+    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
+
+    object: Literal["list"] = "list"
+    data: list[WaitingRequest]
+    has_more: bool
+    limit: int
+    order: Order = "ASC"
+    after: str | None = None
 
 
 class DeviceRequestAccepted(WireModel):

@@ -24,6 +24,13 @@ _MESSAGE = Content(
 _REGISTRATION = Content(
     model=channel.CallbackRegistration, variants=("the registration object of the specification", "everything")
 )
+_WAITING = Answer(
+    code=200,
+    meaning="A page; the values of writes are not shown.",
+    content=Content(
+        model=device_requests.WaitingRequestPage, variants=("one that waits and one that the device has in hand",)
+    ),
+)
 _STREAM = (
     "retry: 2000\n\n"
     'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
@@ -122,6 +129,23 @@ MIRROR: dict[tuple[str, str], Operation] = {
             ),
         ),
         errors=(404, 409, 429),
+    ),
+    ("get", routes.WAITING_REQUESTS): Operation(
+        name="list_waiting_requests",
+        group="Device requests",
+        summary="The requests of this application that have no answer yet, oldest first",
+        parameters=parameters.WAITING_REQUESTS,
+        answers=(_WAITING,),
+        is_extension=True,
+    ),
+    ("get", routes.DEVICE_REQUESTS): Operation(
+        name="list_waiting_requests_of_device",
+        group="Device requests",
+        summary="The requests of this application for one device that have no answer yet, oldest first",
+        parameters=parameters.WAITING_REQUESTS,
+        answers=(_WAITING,),
+        errors=(404,),
+        is_extension=True,
     ),
     ("put", routes.PRESUBSCRIPTIONS): Operation(
         name="put_presubscriptions",

@@ -70,6 +70,10 @@ DEVICE_REQUEST = (
         whole_number(0, MAX_RETRIES),
     ),
 )
+WAITING_REQUESTS = (
+    query("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    query("after", "The async-id of the last request of the page before.", _TEXT),
+)
 APPLY = (query("apply", "With `now`, devices that are registered now are checked at once.", words("now")),)
 _POSITION = {"oneOf": [whole_number(0), words("latest")]}
 PULL = (

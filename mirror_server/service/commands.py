@@ -80,6 +80,31 @@ class CommandService:
 
         return self._database.submit(work)
 
+    def waiting(
+        self, app_id: str, *, device_id: str | None, after: str | None, limit: int
+    ) -> list[tuple[Command, bool]]:
+        """Up to ``limit`` commands of an application that wait, in order, and whether the device has each in hand.
+
+        Args:
+            app_id: The application.
+            device_id: Only those for this device.
+            after: Only those behind the one with this async-id.
+            limit: How many at most.
+
+        Raises:
+            Refusal: There is no such device (404), or no command with the async-id ``after`` (400).
+        """
+        with self._database.read() as session:
+            if device_id is not None and devices.find(session, device_id) is None:
+                raise unknown_device(device_id)
+            last = commands.find(session, app_id, after) if after is not None else None
+            if after is not None and last is None:
+                raise Refusal.of_field("after", f"no request with the async-id {after!r}; begin again without it")
+            number = last.command_id if last else 0
+            found = commands.page_waiting(session, app_id, device_id=device_id, after=number, limit=limit)
+        under_way = self._under_way()
+        return [(command, command.command_id in under_way) for command in found]
+
     def finish(self, session: Session, command: Command, answer: Answer | None) -> None:
         """Store how an attempt to deliver a command ended; ``None`` when the device did not answer in time."""
         if not commands.is_unfinished(session, command.command_id):

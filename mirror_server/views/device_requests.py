@@ -13,6 +13,8 @@ from mirror_sdk.wire.device_requests import (
     MAX_RETRIES,
     DeviceRequestBody,
 )
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_server import present
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
@@ -24,7 +26,7 @@ _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
 
 def blueprint(commands: CommandService) -> Blueprint:
-    """The route that places device requests."""
+    """The routes that place device requests and list those that wait."""
     routes = Blueprint("device_requests", __name__)
 
     @routes.post("/v2/device-requests/<device_id>")
@@ -43,7 +45,36 @@ def blueprint(commands: CommandService) -> Blueprint:
         )
         return when_stored(commands.place(placement), _accepted)
 
+    @routes.get("/v2/device-requests")
+    @requires(Scope.READ, Scope.WRITE)
+    def list_waiting_requests() -> Response:
+        return _waiting(commands, None)
+
+    @routes.get("/v2/device-requests/<device_id>")
+    @requires(Scope.READ, Scope.WRITE)
+    def list_waiting_requests_of_device(device_id: str) -> Response:
+        return _waiting(commands, device_id)
+
     return routes
+
+
+def _waiting(commands: CommandService, device_id: str | None) -> Response:
+    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
+    after = query_text("after")
+    # One more tells that there is more.
+    found = commands.waiting(app_id(), device_id=device_id, after=after, limit=limit + 1)
+    return json_answer(
+        {
+            "object": "list",
+            "data": [
+                present.waiting_request(command, with_device=with_device) for command, with_device in found[:limit]
+            ],
+            "has_more": len(found) > limit,
+            "limit": limit,
+            "order": "ASC",
+            "after": after,
+        }
+    )
 
 
 def _accepted(async_id: str) -> Response:

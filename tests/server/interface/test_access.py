@@ -21,6 +21,8 @@ ROUTES = {
     "GET /v3/devices/{}/echo": READ,
     "GET /v2/endpoints/{}": READ,
     "POST /v2/device-requests/{}": READ | WRITE,
+    "GET /v2/device-requests": READ | WRITE,
+    "GET /v2/device-requests/{}": READ | WRITE,
     "PUT /v2/subscriptions": SUBSCRIBE,
     "GET /v2/subscriptions": SUBSCRIBE,
     "DELETE /v2/subscriptions": SUBSCRIBE,

@@ -1,0 +1,101 @@
+"""The requests of an application that have no answer yet [an extension]."""
+
+import pytest
+
+from mirror_sdk.wire.device_requests import WaitingRequestPage
+from mirror_server.keys import Scope
+
+PATH = "/3303/0/5700"
+LIST = "/v2/device-requests"
+
+
+@pytest.fixture
+def device(server, key):
+    made = server.add_device(key, "d", {"path": PATH, "value": "1", "writable": True, "observable": True})
+    server.patch(key, made, online=False)
+    return made
+
+
+def listed(server, key, path=LIST, **query):
+    answer = server.call(key, "GET", path, query_string=query)
+    assert answer.status_code == 200, answer.get_data()
+    WaitingRequestPage.model_validate(answer.json, extra="forbid")
+    return answer.json
+
+
+def ids(page):
+    return [entry["async_response_id"] for entry in page["data"]]
+
+
+def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server, key, device):
+    server.place(key, device, "w", "PUT", PATH, value="42", expiry_seconds=60)
+    server.place(key, device, "r", "GET", PATH)
+    page = listed(server, key)
+    assert page["data"][0] == {
+        "object": "device-request",
+        "async_response_id": "w",
+        "device_id": device,
+        "method": "PUT",
+        "uri": PATH,
+        "state": "waiting",
+        "placed_at": "2026-01-05T08:00:00.000Z",
+        "expires_at": "2026-01-05T08:01:00.000Z",
+        "attempts": 0,
+    }
+    assert ids(page) == ["w", "r"]
+    server.patch(key, device, online=True)
+    assert listed(server, key)["data"] == []
+
+
+def test_what_the_device_has_in_hand_is_told(server, key, device):
+    server.patch(key, device, online=True, answer="silent")
+    server.place(key, device, "r", "GET", PATH, expiry_seconds=600)
+    assert [entry["state"] for entry in listed(server, key)["data"]] == ["with_device"]
+
+
+def test_a_failed_attempt_is_counted(server, key, device):
+    server.patch(key, device, online=True, answer="silent")
+    url = f"{LIST}/{device}?async-id=r&retry=3"
+    assert server.call(key, "POST", url, json={"method": "GET", "uri": PATH}).status_code == 202
+    server.advance(key, 121)
+    assert [entry["attempts"] for entry in listed(server, key)["data"]] == [1]
+
+
+def test_notification_rules_are_shown_as_they_were_given(server, key, device):
+    server.place(key, device, "rules", "PUT", f"{PATH}?pmin=5&pmax=120")
+    assert [entry["uri"] for entry in listed(server, key)["data"]] == [f"{PATH}?pmin=5&pmax=120"]
+
+
+def test_those_of_one_device_are_listed_alone(server, key, device):
+    other = server.add_device(key, "other")
+    server.patch(key, other, online=False)
+    for number, target in enumerate([device, other, device]):
+        server.place(key, target, str(number), "GET", PATH)
+    assert ids(listed(server, key)) == ["0", "1", "2"]
+    assert ids(listed(server, key, f"{LIST}/{device}")) == ["0", "2"]
+    answer = server.call(key, "GET", f"{LIST}/nobody")
+    assert (answer.status_code, answer.json["reason"]) == (404, "DEVICE_NOT_FOUND")
+
+
+def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, device):
+    wanted = [f"r{number}" for number in range(7)]
+    for async_id in wanted:
+        server.place(key, device, async_id, "GET", PATH)
+    seen, after = [], None
+    while True:
+        page = listed(server, key, limit=2, **({"after": after} if after else {}))
+        assert page["after"] == after
+        seen += ids(page)
+        if not page["has_more"]:
+            break
+        after = seen[-1]
+    assert seen == wanted
+    answer = server.call(key, "GET", LIST, query_string={"after": "nothing"})
+    assert [field["name"] for field in answer.json["fields"]] == ["after"]
+
+
+def test_another_application_sees_nothing_of_it(server, key, device):
+    server.place(key, device, "r", "GET", PATH)
+    other = server.key(Scope.READ)
+    assert listed(server, other)["data"] == listed(server, other, f"{LIST}/{device}")["data"] == []
+    assert server.call(other, "GET", LIST, query_string={"after": "r"}).status_code == 400
