@@ -28,6 +28,7 @@ from mirror_server.views import (
     devices,
     notifications,
     operation,
+    page,
     subscriptions,
 )
 from mirror_server.views.answers import json_answer
@@ -97,6 +98,7 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp("mirror_server", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
+    app.register_blueprint(page.blueprint())
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
     app.register_blueprint(device_requests.blueprint(services.commands))
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))

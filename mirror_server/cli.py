@@ -103,11 +103,12 @@ def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
 def demo(port: int, devices: int, seed: int, log_format: LogFormat, *, manual_clock: bool) -> None:
     """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
-    Prints the two lines that tell programs where to go:
+    Prints the two lines that tell programs where to go, and a link for a browser:
 
     \b
       export API_HOST=...
       export API_KEY=...
+      # In a browser: ...
     """  # noqa: D301 - click wants the character, not its escape
     # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -252,6 +253,8 @@ def _announce_demo(url: str, services: Services) -> None:
     key = access_keys.create(services.database, "demo", tuple(Scope), _now())
     click.echo(f"export API_HOST={url}")
     click.echo(f"export API_KEY={key}")
+    # Behind the #, so that the browser does not send it.
+    click.echo(f"# In a browser: {url}/#key={key}")
 
 
 def _open(database_url: str) -> Database:

@@ -7,7 +7,7 @@ import sys
 from typing import Literal, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 LogFormat = Literal["console", "json"]
 
@@ -24,11 +24,21 @@ def configure(log_format: LogFormat, level: int = logging.INFO, stream: TextIO =
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=for_all,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_render(log_format, stream)],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_colours,
+                *_render(log_format, stream),
+            ],
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _without_colours(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Uvicorn sends its messages a second time, in colours."""
+    event.pop("color_message", None)
+    return event
 
 
 def _render(log_format: LogFormat, stream: TextIO) -> list[Processor]:

@@ -319,6 +319,23 @@ OPERATOR: dict[tuple[str, str], Operation] = {
         ),
         is_extension=True,
     ),
+    ("get", routes.PAGE): Operation(
+        name="get_page",
+        group="Operation",
+        summary="A page for people",
+        answers=(Answer(code=200, meaning="The page.", content=_text("text/html", "<!doctype html>")),),
+        is_extension=True,
+    ),
+    ("get", routes.PAGE_FILE): Operation(
+        name="get_page_file",
+        group="Operation",
+        summary="A file of the page",
+        answers=(
+            Answer(code=200, meaning="A script.", content=_text("text/javascript", "export const LONGEST = 200;")),
+        ),
+        errors=(404,),
+        is_extension=True,
+    ),
     ("get", routes.METRICS): Operation(
         name="get_metrics",
         group="Operation",

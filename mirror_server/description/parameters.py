@@ -21,6 +21,7 @@ _OPERATORS = {
 _STATES = ("registered", "deregistered")
 
 OF_PATHS = {
+    "file": Parameter(name="file", place="path", meaning="The file's name.", schema=_TEXT | {"minLength": 1}),
     "device_id": Parameter(name="device_id", place="path", meaning="The device's id.", schema=_TEXT | {"minLength": 1}),
     "path": Parameter(
         name="path",

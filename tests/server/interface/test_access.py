@@ -14,6 +14,8 @@ ANY_USE = READ | WRITE | SUBSCRIBE
 ROUTES = {
     "GET /healthz": frozenset(),
     "GET /readyz": frozenset(),
+    "GET /": frozenset(),
+    "GET /page/{}": frozenset(),
     "GET /openapi.json": frozenset(),
     "GET /metrics": ADMIN,
     "GET /v3/devices": READ,

@@ -84,7 +84,7 @@ def test_an_unknown_device_is_404_by_its_word(server, key, refused, method, path
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v9", "/v3", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"]
+    "path", ["/page", "/v9", "/v3", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"]
 )
 def test_an_unknown_path_is_404_whatever_the_method(server, key, refused, path):
     for method in METHODS:
