@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -41,17 +42,29 @@ if TYPE_CHECKING:
 
     from mirror_server.services import Services
 
+CUT_OFF = "mirror.cut_off"
+"""Key of the WSGI environment that is set when the body did not arrive in time."""
+
 _log = logging.getLogger(__name__)
 
 _REQUEST_ID = "mirror.request_id"
 _PARKED = "mirror.parked"
+_POLL_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
 
 
 class MirrorApp(Flask):
-    """Flask, with answers that come later and with paths that end in a slash or double one."""
+    """Flask, with answers that come later and with paths that end in a slash or double one.
+
+    Args:
+        most_blocking_polls: How many polls and streams may each hold a thread at once.
+    """
+
+    def __init__(self, most_blocking_polls: int) -> None:
+        super().__init__("mirror_server", static_folder=None)
+        self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
@@ -63,22 +76,48 @@ class MirrorApp(Flask):
     def make_response(self, rv: Any) -> Response:
         """Also takes a :class:`Deferred` and an :class:`EventStream`."""
         if isinstance(rv, EventStream):
-            take = request.environ.get(STREAM)
-            if take is not None:
-                take(rv)
-            return rv
-        if not isinstance(rv, Deferred):
-            return super().make_response(rv)
-        park: Callable[[Deferred], None] | None = request.environ.get(PARK)
-        if park is not None:
-            request.environ[_PARKED] = True
-            park(rv)
-            return Response()
+            return self._begin(rv)
+        if isinstance(rv, Deferred):
+            return self._park(rv)
+        return super().make_response(rv)
+
+    def _begin(self, stream: EventStream) -> Response:
+        take: Callable[[EventStream], bool] | None = request.environ.get(STREAM)
+        if take is not None:
+            return stream if take(stream) else _answer_refusal(too_many_polls())
+        if not self.blocking_polls.acquire(blocking=False):
+            return _answer_refusal(too_many_polls())
+        stream.call_on_close(self.blocking_polls.release)
+        return stream
+
+    def _park(self, deferred: Deferred) -> Response:
+        park: Callable[[Deferred], bool] | None = request.environ.get(PARK)
+        if park is None:
+            return self._wait(deferred)
+        if not park(deferred):
+            deferred.release()
+            return _answer_refusal(too_many_polls())
+        request.environ[_PARKED] = True
+        return Response()
+
+    def _wait(self, deferred: Deferred) -> Response:
+        """Let this thread wait, unless too many do so that others would be served by none."""
+        if not deferred.is_poll:
+            return self._blocking_answer(deferred)
+        if not self.blocking_polls.acquire(blocking=False):
+            deferred.release()
+            return _answer_refusal(too_many_polls())
         try:
-            rv.wait()
-            return self._answer(rv)
+            return self._blocking_answer(deferred)
         finally:
-            rv.release()
+            self.blocking_polls.release()
+
+    def _blocking_answer(self, deferred: Deferred) -> Response:
+        try:
+            deferred.wait()
+            return self._answer(deferred)
+        finally:
+            deferred.release()
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request, with the headers of any other."""
@@ -95,7 +134,7 @@ class MirrorApp(Flask):
 
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
-    app = MirrorApp("mirror_server", static_folder=None)
+    app = MirrorApp(services.settings.max_blocking_polls)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
@@ -116,8 +155,16 @@ def create_app(services: Services) -> MirrorApp:
     return app
 
 
+def too_many_polls() -> Refusal:
+    """The refusal of a poll or stream for which there is no room."""
+    message = "too many polls and streams are open on this server; try again later, or use a webhook"
+    return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
+
+
 def _admit(app: Flask, services: Services, gate: Gate) -> None:
     """Let in who has a key with a scope for this route; an unknown route wants a key too."""
+    if CUT_OFF in request.environ:
+        raise Refusal(408, "the body did not arrive in time; send it at once")
     view = app.view_functions.get(request.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from mirror_server.app import CUT_OFF
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
@@ -25,6 +26,7 @@ _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
 
+BODY_TIMEOUT_SECONDS = 30
 _LAST_SECONDS = 0.5
 
 
@@ -34,11 +36,23 @@ class Bridge:
     Args:
         app: The Flask app.
         max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
+        max_parked_polls: How many polls and streams may be open at once.
+        body_timeout_seconds: How long a body may take to arrive.
     """
 
-    def __init__(self, app: MirrorApp, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        app: MirrorApp,
+        *,
+        max_body_bytes: int,
+        max_parked_polls: int,
+        body_timeout_seconds: float = BODY_TIMEOUT_SECONDS,
+    ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._max_parked_polls = max_parked_polls
+        self._body_timeout_seconds = body_timeout_seconds
+        self._parked_polls = 0
         self._stopping = asyncio.Event()
 
     def stop_waiting(self) -> None:
@@ -47,20 +61,46 @@ class Bridge:
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
-        body = await _read_body(receive, self._max_body_bytes)
+        try:
+            async with asyncio.timeout(self._body_timeout_seconds):
+                body = await _read_body(receive, self._max_body_bytes)
+        except TimeoutError:
+            await _Answer.of(self._app, _environ_of(scope, b"") | {CUT_OFF: True}).send(send, is_last=True)
+            return
         if body is None:
             return
         parked: list[Deferred] = []
         streams: list[EventStream] = []
-        environ = _environ_of(scope, body) | {PARK: parked.append, STREAM: streams.append}
+
+        def park(deferred: Deferred) -> bool:
+            if deferred.is_poll and not self._has_room():
+                return False
+            parked.append(deferred)
+            return True
+
+        def take(stream: EventStream) -> bool:
+            if not self._has_room():
+                return False
+            streams.append(stream)
+            return True
+
+        environ = _environ_of(scope, body) | {PARK: park, STREAM: take}
         answer: _Answer | None = _Answer.of(self._app, environ, streams)
-        if streams and answer is not None:
-            await self._stream(streams[0], answer, receive, send)
-            return
-        if parked:
-            answer = await self._wait(parked[0], environ, receive)
+        held = bool(streams or (parked and parked[0].is_poll))
+        self._parked_polls += held
+        try:
+            if streams and answer is not None:
+                await self._stream(streams[0], answer, receive, send)
+                return
+            if parked:
+                answer = await self._wait(parked[0], environ, receive)
+        finally:
+            self._parked_polls -= held
         if answer is not None:
             await answer.send(send)
+
+    def _has_room(self) -> bool:
+        return self._parked_polls < self._max_parked_polls
 
     async def _wait(self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive) -> _Answer | None:
         """The answer when it can be made; ``None`` when the client went away."""
@@ -175,8 +215,10 @@ class _Answer:
         """Send its head."""
         await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
 
-    async def send(self, send: _Send) -> None:
-        """Send it."""
+    async def send(self, send: _Send, *, is_last: bool = False) -> None:
+        """Send it; after the last one the connection is closed."""
+        if is_last:
+            self._headers.append((b"connection", b"close"))
         await self.begin(send)
         await send({"type": "http.response.body", "body": self._body})
 

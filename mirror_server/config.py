@@ -24,6 +24,8 @@ class Settings:
         callback_loopback: Whether webhooks may lead to this machine itself.
         callback_networks: Private networks webhooks may lead to (``10.0.0.0/8``), besides public addresses.
         failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
+        max_parked_polls: How many polls and event streams may be open at once.
+        max_blocking_polls: How many of them may be open where each takes a thread, under another WSGI server.
     """
 
     database_url: str = DEFAULT_URL
@@ -37,3 +39,5 @@ class Settings:
     callback_loopback: bool = False
     callback_networks: tuple[Network, ...] = ()
     failed_keys_per_minute: int = 20
+    max_parked_polls: int = 20_000
+    max_blocking_polls: int = 8

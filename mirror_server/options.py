@@ -99,6 +99,12 @@ _ALL = (
         help="How often one address may come with a wrong key before it is told 429.",
     ),
     _option(
+        "--max-parked-polls",
+        "max_parked_polls",
+        type=click.IntRange(min=1),
+        help="How many long polls and event streams may be open at once; one more is refused with 429.",
+    ),
+    _option(
         "--allow-callbacks-to",
         "callback_networks",
         type=_read_network,
@@ -107,6 +113,14 @@ _ALL = (
         help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
         " always may be called, this machine's own while the server listens on one of them.",
     ),
+)
+
+
+blocking_polls_option = _option(
+    "--max-blocking-polls",
+    "max_blocking_polls",
+    type=click.IntRange(min=1),
+    help="How many long polls and event streams may be open at once, each on a thread of its own.",
 )
 
 

@@ -58,7 +58,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(services: Services, listener: socket.socket) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk."""
-    bridge = Bridge(create_app(services), services.settings.max_body_bytes)
+    settings = services.settings
+    bridge = Bridge(
+        create_app(services), max_body_bytes=settings.max_body_bytes, max_parked_polls=settings.max_parked_polls
+    )
     config = uvicorn.Config(
         bridge,
         lifespan="off",

@@ -18,7 +18,8 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database
+from mirror_server.store.database import Database, DatabaseError, path_of
+from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.webhook import Webhooks
 
@@ -38,7 +39,12 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.database = Database(settings.database_url)
+        self._serving = ServingLock(path_of(settings.database_url))
+        try:
+            self.database = Database(settings.database_url)
+        except DatabaseError:
+            self._serving.release()
+            raise
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
         self.polls = PlainPolls(self.database, self.log)
@@ -104,6 +110,7 @@ class Services:
         if self.bench is not None:
             self.bench.close()
         self.database.close()
+        self._serving.release()
 
     def _wake(self, device_id: str) -> None:
         self._delivery.wake(device_id)

@@ -49,6 +49,7 @@ _ERROR_MEANINGS = {
     401: "The access key is missing, malformed, unknown or revoked.",
     403: "The access key lacks the scope.",
     404: "There is no such thing.",
+    408: "The body did not arrive in time.",
     409: "It contradicts what is there.",
     410: "The poll channel was deleted meanwhile.",
     413: "The body is too large.",
@@ -143,7 +144,7 @@ def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {413, 415}
+        codes |= {408, 413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

@@ -10,7 +10,10 @@ from typing import Any
 from flask import Response
 
 PARK = "mirror.park"
-"""Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`."""
+"""Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`.
+
+It answers whether it took it; one too many is refused.
+"""
 
 
 class Deferred(Response):
@@ -22,6 +25,7 @@ class Deferred(Response):
         render: Makes the answer from the future's result.
         expired: Makes the answer when the time is over.
         close: Called once when the answer was made, or nobody waits for it any more.
+        is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
     """
 
     def __init__(
@@ -32,10 +36,12 @@ class Deferred(Response):
         render: Callable[[Any], Response],
         expired: Callable[[], Response],
         close: Callable[[], object] = lambda: None,
+        is_poll: bool = False,
     ) -> None:
         super().__init__()
         self.future = future
         self.timeout_seconds = timeout_seconds
+        self.is_poll = is_poll and timeout_seconds > 0
         self._render = render
         self._expired = expired
         self.release = close

@@ -18,7 +18,10 @@ from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.log import NotificationLog
 
 STREAM = "mirror.stream"
-"""Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`."""
+"""Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`.
+
+It answers whether it took it; one too many is refused.
+"""
 
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"

@@ -116,7 +116,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     def answer(_: object = None) -> Response:
         return _with_cursor(log.read(application, after))
 
-    return Deferred(more, held, render=answer, expired=answer, close=more.cancel)
+    return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 
 
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
@@ -129,7 +129,11 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held
-    return Deferred(more, hold_seconds, render=answer, expired=answer, close=lambda: polls.close(application, more))
+
+    def close() -> None:
+        polls.close(application, more)
+
+    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True)
 
 
 def _with_cursor(page: Page) -> Response:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import orjson
 from flask import g, request
 from pydantic import BaseModel, ValidationError
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import Refusal
@@ -71,10 +72,11 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
     if request.content_type and request.mimetype != "application/json":
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
         raise Refusal(415, message)
+    data = _read_whole_body()
     try:
-        content = orjson.loads(request.get_data())
+        content = orjson.loads(data)
         # Of a member that is there twice, one value would be dropped without a word.
-        json.loads(request.get_data(), object_pairs_hook=_unique)
+        json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
         raise Refusal(400, "the body is nested too deeply", reason=malformed_reason) from None
     except orjson.JSONDecodeError as error:
@@ -144,6 +146,16 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     if text is not None and text not in choices:
         raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
     return text
+
+
+def _read_whole_body() -> bytes:
+    data = request.get_data()
+    limit = request.max_content_length
+    # Werkzeug cuts a body of unknown length at the limit without a word.
+    is_at_limit = request.content_length is None and limit is not None and len(data) >= limit
+    if is_at_limit and request.environ["wsgi.input"].read(1):
+        raise RequestEntityTooLarge
+    return data
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:

@@ -214,9 +214,9 @@ def test_demo_prints_two_lines_that_work_and_removes_its_folder(
         child.kill()
 
 
-def test_stopped_server_leaves_a_database_of_one_file(start_server) -> None:
+def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server) -> None:
     server: ServerProcess = start_server("--simulate", "1")
     assert status(server.url, server.key()) == 200
 
     assert server.stop() == 0
-    assert [path.name for path in server.database_path.parent.glob("mirror.db*")] == ["mirror.db"]
+    assert {path.name for path in server.database_path.parent.glob("mirror.db*")} == {"mirror.db", "mirror.db.lock"}

@@ -88,7 +88,7 @@ def hold_seconds(server: Any) -> Callable[[str, str], float]:
 
     def ask(key: str, query: str) -> float:
         parked: list[Deferred] = []
-        environ = {PARK: parked.append}
+        environ = {PARK: lambda deferred: parked.append(deferred) is None}
         server.call(key, "GET", f"/v2/notification/pull{query}", environ_overrides=environ)
         (deferred,) = parked
         deferred.release()

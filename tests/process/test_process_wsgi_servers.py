@@ -1,0 +1,219 @@
+"""The app under gunicorn and waitress: real processes, a bounded number of polls, an end in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from process_server import Application, child_environment, decoded, wait_until
+
+from mirror_server import keys
+from mirror_server.keys import Scope
+from mirror_server.store.database import Database
+
+pytestmark = pytest.mark.process
+
+LEVEL = "/3311/0/5851"
+MOST = 3
+COMMANDS = {
+    "gunicorn": "gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
+    "waitress": "waitress --threads 8 --listen 127.0.0.1:0 --call mirror_server.wsgi:create",
+}
+
+
+class WsgiProcess:
+    """A WSGI server on a database; its log tells where it listens."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.database_url = f"sqlite:///{folder / 'mirror.db'}"
+        self.log_path = folder / "log.txt"
+        self.url = ""
+
+    def start(self) -> None:
+        variables = {
+            "MIRROR_DATABASE": self.database_url,
+            "MIRROR_SIMULATE": "0",
+            "MIRROR_MAX_BLOCKING_POLLS": str(MOST),
+            "MIRROR_MAX_BODY_BYTES": "10000",
+            "PYTHONUNBUFFERED": "1",
+        }
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *COMMANDS[self.name].split()],
+                env=child_environment(**variables),
+                stdout=log,
+                stderr=log,
+            )
+        found = wait_until(lambda: re.search(r"http://127\.0\.0\.1:\d+", self.log_path.read_text()), "an address", 20)
+        self.url = found[0]
+        wait_until(self._answers, f"an answer; it says: {self.log_path.read_text()}", 20)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.log_path.read_text()
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def key(self) -> str:
+        database = Database(self.database_url)
+        try:
+            return keys.create(database, "test", tuple(Scope), 0)
+        finally:
+            database.close()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+@pytest.fixture(params=COMMANDS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WsgiProcess]:
+    running = WsgiProcess(request.param, tmp_path)
+    running.start()
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+@pytest.fixture
+def application(server: WsgiProcess) -> Iterator[Callable[[], Application]]:
+    made: list[Application] = []
+
+    def make() -> Application:
+        made.append(Application(server.url, server.key()))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.http.close()
+
+
+def test_the_flows_of_the_specification_work(server: WsgiProcess, application: Callable[[], Application]) -> None:
+    app = application()
+    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    assert app.http.put(f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
+    assert app.write(device, LEVEL, "7", "w").status_code == 202
+    assert app.response("w")["status"] == 200
+    assert decoded(app.resource(device, LEVEL)["desired"]["value"]) == "7"
+    assert app.resource(device, LEVEL)["subscribed"] is True
+    with app.http.stream("GET", "/v2/notification/events?after=0") as stream:
+        seen = ""
+        for text in stream.iter_text():
+            seen += text
+            if "async-responses" in seen:
+                break
+    assert "id: 1\n" in seen
+
+
+def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
+    server: WsgiProcess, application: Callable[[], Application]
+) -> None:
+    app = application()
+    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
+    with ThreadPoolExecutor(MOST) as pool:
+        held = [pool.submit(app.poll, after=after, hold=20) for _ in range(MOST)]
+        wait_until(lambda: f"mirror_open_polls {MOST}.0" in app.http.get("/metrics").text, "all polls to be open")
+        began = time.perf_counter()
+        for _ in range(20):
+            app.json("GET", f"/v3/devices/{device}/echo")
+        assert time.perf_counter() - began < 1
+        assert not any(poll.done() for poll in held)
+        refused = app.poll(after=after, hold=5)
+        assert (refused.status_code, refused.json()["reason"]) == (429, "TOO_MANY_POLLS")
+        assert int(refused.headers["Retry-After"]) > 0
+        app.read(device, LEVEL, "wake")
+        assert [poll.result(10).status_code for poll in held] == [200] * MOST
+    assert app.poll(after=after, hold=0).status_code == 200
+
+
+def test_a_stream_whose_client_went_away_gives_its_place_back(
+    server: WsgiProcess, application: Callable[[], Application]
+) -> None:
+    app = application()
+    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    for _ in range(MOST):
+        with app.http.stream("GET", "/v2/notification/events") as stream:
+            next(stream.iter_text())
+
+    def has_room() -> bool:
+        # What it writes tells the server that nobody is there any more.
+        app.read(device, LEVEL, f"r{time.monotonic_ns()}")
+        return app.poll(after=0, hold=0).status_code == 200 and app.http.get(
+            "/v2/notification/pull?after=latest&hold=1"
+        ).status_code in {200, 204}
+
+    wait_until(has_room, "a place")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_past_the_limit_is_413(
+    server: WsgiProcess, application: Callable[[], Application], chunked: bool
+) -> None:
+    app = application()
+    body = b" " * 10_001
+    content = iter([body]) if chunked else body
+    answer = app.http.put("/v2/subscriptions", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413, answer.text
+    assert app.json("GET", "/v2/subscriptions") == []
+
+
+def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
+    server: WsgiProcess, application: Callable[[], Application]
+) -> None:
+    app = application()
+    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True})
+    app.patch_device(device, online=False)
+    assert app.write(device, LEVEL, "7", "w").status_code == 202
+    assert server.stop() == 0, server.log_path.read_text()
+    assert "Traceback" not in server.log_path.read_text()
+    server.start()
+    again = Application(server.url, app.key)
+    again.patch_device(device, online=True)
+    assert again.response("w")["status"] == 200
+    again.http.close()
+
+
+def test_a_setting_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None:
+    program = "import mirror_server.wsgi as w; w.create()"
+    for variables, word in [
+        ({"MIRROR_KEEP_LOG_SECONDS": "soon"}, "MIRROR_KEEP_LOG_SECONDS"),
+        ({"MIRROR_DATABASE": f"sqlite:///{tmp_path}/no/folder/mirror.db"}, "no/folder"),
+    ]:
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            env=child_environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            cwd=os.fspath(tmp_path),
+        )
+        assert ended.returncode == 1
+        assert word in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+def test_a_second_process_on_the_database_is_refused(server: WsgiProcess) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "mirror_server", "run", "--port", "0", "--database", server.database_url],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "another process serves the database" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,94 @@
+"""What the bridge bounds: the polls that are parked, and the time a body may take."""
+
+import asyncio
+import json
+
+import pytest
+
+from mirror_server.bridge import Bridge
+
+MOST = 2
+POLL = ("/v2/notification/pull", b"after=latest&hold=20")
+STREAM = ("/v2/notification/events", b"")
+
+
+@pytest.fixture
+def bridge(server):
+    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST, body_timeout_seconds=0.05)
+
+
+class Request:
+    """A request on its way through the bridge; its client stays until it is told to leave."""
+
+    def __init__(self, bridge, key, path, query=b"", method="GET", body=b""):
+        headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
+        self.sent = []
+        self.gone = asyncio.Event()
+        self._bodies = [] if body is None else [{"type": "http.request", "body": body, "more_body": False}]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query,
+            "http_version": "1.1",
+            "scheme": "http",
+            "headers": headers,
+        }
+        self.task = asyncio.ensure_future(bridge(scope, self._receive, self._send))
+
+    async def _receive(self):
+        if self._bodies:
+            return self._bodies.pop()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self.sent.append(message)
+
+    @property
+    def status(self):
+        return self.sent[0]["status"] if self.sent else None
+
+    async def begin(self):
+        """Let it come as far as it can."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self
+
+    async def leave(self):
+        self.gone.set()
+        await self.task
+
+
+@pytest.mark.parametrize("kind", [POLL, STREAM])
+def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kind):
+    async def check():
+        held = [
+            await Request(bridge, server.key(), *POLL).begin(),
+            await Request(bridge, server.key(), *STREAM).begin(),
+        ]
+        assert [each.status for each in held] == [None, 200]
+        refused = await Request(bridge, server.key(), *kind).begin()
+        assert refused.status == 429
+        assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MANY_POLLS"
+        short = await Request(bridge, server.key(), "/v3/devices").begin()
+        assert short.status == 200
+        await held[0].leave()
+        again = await Request(bridge, server.key(), *kind).begin()
+        assert again.status in {None, 200}
+        for each in (held[1], again):
+            await each.leave()
+
+    asyncio.run(check())
+
+
+def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
+    async def check():
+        slow = Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None)
+        await slow.task
+        assert slow.status == 408
+        assert dict(slow.sent[0]["headers"])[b"connection"] == b"close"
+        body = json.loads(slow.sent[1]["body"])
+        assert (body["code"], body["type"]) == (408, "request_timeout")
+
+    asyncio.run(check())
