@@ -22,6 +22,7 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate
 from mirror_server.metrics import Metrics
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
     description,
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 _REQUEST_ID = "mirror.request_id"
 _PARKED = "mirror.parked"
 _POLL_AGAIN_SECONDS = 5
+_STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
@@ -150,6 +152,8 @@ def create_app(services: Services) -> MirrorApp:
     app.before_request(lambda: _admit(app, services, gate))
     app.after_request(lambda response: _finish(response, metrics))
     app.register_error_handler(Refusal, _answer_refusal)
+    app.register_error_handler(StorageFailed, _answer_storage_failure)
+    app.register_error_handler(TooMuchWaiting, _answer_too_much)
     app.register_error_handler(HTTPException, _answer_http_error)
     app.register_error_handler(Exception, _answer_failure)
     return app
@@ -243,6 +247,16 @@ def _refusal_of(error: HTTPException) -> Refusal:
         return Refusal(413, f"the body is larger than {limit} bytes; send less at a time")
     code = error.code if error.code in ERROR_TYPES else 400
     return Refusal(code, error.description or error.name)
+
+
+def _answer_storage_failure(failure: StorageFailed) -> Response:
+    message = f"the server {failure}; nothing was changed, so try again later; the operator finds the cause in the log"
+    return _answer_refusal(Refusal(503, message, reason="STORAGE_FAILED", retry_after_seconds=_STORE_AGAIN_SECONDS))
+
+
+def _answer_too_much(failure: TooMuchWaiting) -> Response:
+    message = f"{failure}; nothing was changed, so try again in a moment"
+    return _answer_refusal(Refusal(429, message, reason="TOO_MUCH_WAITING", retry_after_seconds=1))
 
 
 def _answer_failure(error: Exception) -> Response:

@@ -12,6 +12,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.devices.simulator import BenchRefused, SimulatedResource, Simulator, UnknownSimulatedDevice
 from mirror_server.store import settings
 from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
 
 T = TypeVar("T")
 
@@ -39,7 +40,10 @@ class Bench:
         return isinstance(self.clock, ManualClock)
 
     def run(self, act: Callable[[Bench], T]) -> Future[T]:
-        """Do something with the devices; the future is done when all it caused is on disk."""
+        """Do something with the devices; the future is done when all it caused is on disk.
+
+        The future raises :class:`StorageFailed` when nothing can be stored.
+        """
         return self._thread.submit(self._act, act)
 
     def add_device(self, body: BenchNewDevice) -> str:
@@ -92,13 +96,16 @@ class Bench:
         self._thread.shutdown()
 
     def _act(self, act: Callable[[Bench], T]) -> T:
+        # What a device does cannot be undone, so it is not begun where it could not be stored.
+        self._database.write(settings.probe)
         try:
             result = act(self)
         except UnknownSimulatedDevice as error:
             raise Refusal(404, str(error), reason="DEVICE_NOT_FOUND") from None
         except BenchRefused as error:
             raise Refusal.of_field(error.field, error.message) from None
-        self._database.settle()
+        if not self._database.settle():
+            raise StorageFailed("could not store what this caused, and goes on trying")
         return result
 
 
@@ -115,4 +122,4 @@ class StoredSimulation:
 
     def save(self, documents: Mapping[str, str]) -> None:
         """See :class:`mirror_server.devices.simulator.SimulatorStore`."""
-        self._database.submit(lambda session: settings.put_simulated_devices(session, documents))
+        self._database.insist(lambda session: settings.put_simulated_devices(session, documents))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import click
 
@@ -25,10 +25,20 @@ from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database, DatabaseError, path_of
+from mirror_server.store.database import Database, path_of
+from mirror_server.store.failures import DatabaseError
 
-P = TypeVar("P")
-R = TypeVar("R")
+
+class _Commands(click.Group):
+    """Tells what the operator can mend in one line."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(context)
+        except (ListenError, DatabaseError) as error:
+            raise click.ClickException(str(error)) from error
+
 
 host_option = click.option(
     "--host",
@@ -58,7 +68,7 @@ log_format_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
     """A device state mirror: the last reported and the last desired value of every resource of every device.
@@ -145,7 +155,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 
     The key is shown this once: only a hash of it is stored.
     """
-    with closing(_open(database_url)) as database:
+    with closing(Database(database_url)) as database:
         click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, _now()))
 
 
@@ -153,7 +163,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @database_option
 def list_keys(database_url: str) -> None:
     """List all keys: id, name, scopes, when they were made and revoked. The keys themselves are not stored."""
-    with closing(_open(database_url)) as database, database.read() as session:
+    with closing(Database(database_url)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             revoked = f"revoked {to_datetime(key.revoked_at):%Y-%m-%dT%H:%MZ}" if key.revoked_at else "in use"
             created = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
@@ -165,7 +175,7 @@ def list_keys(database_url: str) -> None:
 @database_option
 def revoke_key(key_id: str, database_url: str) -> None:
     """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids."""
-    with closing(_open(database_url)) as database:
+    with closing(Database(database_url)) as database:
         if not database.write(lambda session: stored_keys.revoke(session, key_id, _now())):
             raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
     click.echo(f"revoked {key_id}")
@@ -180,7 +190,7 @@ def erase(device_id: str, database_url: str) -> None:
 
     The notification logs are included: their readers are told of the gap. A running server need not be stopped.
     """
-    with closing(_open(database_url)) as database:
+    with closing(Database(database_url)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
         database.checkpoint()
     if not any(rows.values()):
@@ -193,7 +203,7 @@ def erase(device_id: str, database_url: str) -> None:
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(_open(database_url)) as database, database.read() as session:
+    with closing(Database(database_url)) as database, database.read() as session:
         found = list(maintenance.violations(session))
     for line in found:
         click.echo(line)
@@ -207,8 +217,8 @@ def check(database_url: str) -> None:
 @database_option
 def backup(file: Path, database_url: str) -> None:
     """Copy the database into the new FILE. A running server need not be stopped."""
-    with closing(_open(database_url)) as database:
-        _told(database.backup, file)
+    with closing(Database(database_url)) as database:
+        database.backup(file)
     click.echo(f"wrote {file}")
 
 
@@ -217,26 +227,15 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
-    target = _told(path_of, database_url)
-    with closing(_open(f"sqlite:///{file}")) as database:
-        _told(database.backup, target)
+    target = path_of(database_url)
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.backup(target)
     click.echo(f"restored {database_url}")
 
 
-def _told(act: Callable[[P], R], argument: P) -> R:
-    """What ``act`` gives; a database that cannot be used is told in one line."""
-    try:
-        return act(argument)
-    except DatabaseError as error:
-        raise click.ClickException(str(error)) from error
-
-
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
-    try:
-        listener = listen(host, port)
-        services = Services(settings)
-    except (ListenError, DatabaseError) as error:
-        raise click.ClickException(str(error)) from error
+    listener = listen(host, port)
+    services = Services(settings)
     authority = f"[{host}]" if ":" in host else host
     announce(f"http://{authority}:{listener.getsockname()[1]}", services)
     serve(services, listener)
@@ -255,10 +254,6 @@ def _announce_demo(url: str, services: Services) -> None:
     click.echo(f"export API_KEY={key}")
     # Behind the #, so that the browser does not send it.
     click.echo(f"# In a browser: {url}/#key={key}")
-
-
-def _open(database_url: str) -> Database:
-    return _told(Database, database_url)
 
 
 def _now() -> Instant:

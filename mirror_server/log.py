@@ -63,7 +63,7 @@ class NotificationLog:
         if app_id in self._known:
             return
         # Work is done in order, so that whatever the application causes next finds its log.
-        created = self._database.submit(lambda session: logs.create(session, app_id))
+        created = self._database.insist(lambda session: logs.create(session, app_id))
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
@@ -171,7 +171,7 @@ class PlainPolls:
                 )
             self._open[app_id] = more
             position = self._positions.get(app_id)
-        self._database.submit(lambda session: self._store(session, app_id, position, polled=True))
+        self._database.insist(lambda session: self._store(session, app_id, position, polled=True))
         return more
 
     def anything(self, app_id: str) -> bool:

@@ -18,7 +18,8 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database, DatabaseError, path_of
+from mirror_server.store.database import Database, path_of
+from mirror_server.store.failures import DatabaseError
 from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.webhook import Webhooks
@@ -134,7 +135,7 @@ class Services:
             else:
                 self.subscriptions.finish(session, job, answer)
 
-        return self.database.submit(work)
+        return self.database.insist(work)
 
     def _bench(self) -> Bench | None:
         if self.settings.simulate is None:

@@ -103,6 +103,9 @@ class Webhooks:
     async def _store(self, work: Callable[[Session], T]) -> T:
         return await asyncio.wrap_future(self._database.submit(work))
 
+    async def _note(self, work: Callable[[Session], T]) -> T:
+        return await asyncio.wrap_future(self._database.insist(work))
+
     async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
         error = await self._call(registration, b"{}")
         if error is not None:
@@ -153,9 +156,9 @@ class Webhooks:
         message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
         error = await self._call(registration, orjson.dumps(message))
         if error is None:
-            await self._store(lambda session: self._note_success(session, app_id, page.cursor))
+            await self._note(lambda session: self._note_success(session, app_id, page.cursor))
         else:
-            await self._store(lambda session: self._note_failure(session, app_id, row, error))
+            await self._note(lambda session: self._note_failure(session, app_id, row, error))
         return True
 
     async def _call(self, registration: CallbackRegistration, body: bytes) -> str | None:

@@ -20,7 +20,7 @@ from mirror_server.app import MirrorApp, create_app
 from mirror_server.config import Settings
 from mirror_server.options import blocking_polls_option, settings_options
 from mirror_server.services import Services
-from mirror_server.store.database import DatabaseError
+from mirror_server.store.failures import DatabaseError
 
 
 @click.command()

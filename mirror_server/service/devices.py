@@ -105,7 +105,7 @@ class DeviceService:
             session.after_commit(lambda: self._contact(row.device_id))
             return row.device_id
 
-        return self._database.submit(work)
+        return self._database.insist(work)
 
     def registration_updated(
         self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
@@ -124,7 +124,7 @@ class DeviceService:
             self._announced(session, row, REG_UPDATES)
             session.after_commit(lambda: self._contact(device_id))
 
-        return self._database.submit(work)
+        return self._database.insist(work)
 
     def deregistered(self, device_id: str) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
@@ -135,12 +135,12 @@ class DeviceService:
                 self._end_registration(session, device_id, DE_REGISTRATIONS)
                 self._commands.cancel_all(session, device_id)
 
-        return self._database.submit(work)
+        return self._database.insist(work)
 
     def contact(self, device_id: str) -> None:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
         now = self._clock.now()
-        self._database.submit(lambda session: devices.touch(session, [device_id], now))
+        self._database.insist(lambda session: devices.touch(session, [device_id], now))
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
@@ -155,7 +155,7 @@ class DeviceService:
                 if observation.device_id in known:
                     self._store_observation(session, observation, now)
 
-        return self._database.submit(work)
+        return self._database.insist(work)
 
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""

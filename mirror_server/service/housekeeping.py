@@ -84,7 +84,7 @@ class Housekeeping:
             next_at = commands.next_expiry(session, now)
             session.after_commit(lambda: self.commands.at_latest(next_at))
 
-        self._database.submit(work)
+        self._database.insist(work)
 
     def _registrations_due(self) -> None:
         def work(session: Session) -> None:
@@ -92,7 +92,7 @@ class Housekeeping:
             next_at = devices.next_registration_expiry(session)
             session.after_commit(lambda: self.registrations.at_latest(next_at))
 
-        self._database.submit(work)
+        self._database.insist(work)
 
     def _round(self) -> None:
         now = self._clock.now()
@@ -103,5 +103,5 @@ class Housekeeping:
             commands.forget_finished_before(session, kept_since)
             logs.drop_older(session, kept_since)
 
-        self._database.submit(work)
+        self._database.insist(work)
         self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError
 
+from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import upgrade
 from mirror_server.store.session import Session
 from mirror_server.store.writer import Writer
@@ -21,10 +22,6 @@ T = TypeVar("T")
 DEFAULT_URL = "sqlite:///mirror.db"
 _PREFIX = "sqlite:///"
 _BUSY_SECONDS = 10
-
-
-class DatabaseError(Exception):
-    """The database cannot be used; the message says why and what to do."""
 
 
 class Database:
@@ -69,6 +66,10 @@ class Database:
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work)
+
+    def insist(self, work: Callable[[Session], T]) -> Future[T]:
+        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`."""
+        return self._writer.submit(work, insists=True)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mirror_server.store.database import DatabaseError
+from mirror_server.store.failures import DatabaseError
 
 
 class ServingLock:

@@ -23,6 +23,11 @@ def put(session: Session, name: str, value: str) -> None:
     )
 
 
+def probe(session: Session) -> None:
+    """Write something: only what is really written shows that the disk takes it."""
+    put(session, "probe", "written")
+
+
 def simulated_devices(session: Session) -> dict[str, str]:
     """The documents of all simulated devices by device id."""
     return dict(session.rows("SELECT device_id, document FROM simulated_devices ORDER BY device_id"))

@@ -7,40 +7,72 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting, is_of_storage
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_Work = Callable[[Session], Any]
-_Outcome = tuple["Future[Any]", Any, BaseException | None]
 
+MOST_WAITING = 5000
 _LARGEST_GROUP = 500
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    run: Callable[[Session], Any]
+    future: Future[Any]
+    insists: bool
+
+
+_Outcome = tuple[_Work, Any, BaseException | None]
 
 
 class Writer:
-    """The only one who writes; work runs in the order it was submitted."""
+    """The only one who writes; work runs in the order it was submitted.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        session: Where it is written.
+        most_waiting: How much work may wait; what does not insist is refused beyond that.
+    """
+
+    def __init__(self, session: Session, most_waiting: int = MOST_WAITING) -> None:
         self._session = session
-        self._queue: queue.SimpleQueue[tuple[_Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._most_waiting = most_waiting
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._postponed: list[_Work] = []
+        self._is_failing = False
+        self._is_closing = False
         self._unfinished = 0
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Session], T]) -> Future[T]:
-        """Run ``work`` in a transaction.
+    def submit(self, run: Callable[[Session], T], *, insists: bool = False) -> Future[T]:
+        """Run work in a transaction.
 
-        The future gives its result when the transaction is on disk. If ``work`` raises, what it wrote is undone, its
+        The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
         effects are dropped, and the future raises the same; the other work of the transaction is not touched.
+
+        Args:
+            run: The work.
+            insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
+                cannot be refused. It may be run more than once.
+
+        The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
+        much waits.
         """
         future: Future[T] = Future()
         with self._changed:
+            if not insists and self._unfinished >= self._most_waiting:
+                future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
+                return future
             self._unfinished += 1
-        self._queue.put((work, future))
+        self._queue.put(_Work(run, future, insists))
         return future
 
     def count_waiting(self) -> int:
@@ -53,61 +85,67 @@ class Writer:
             return self._changed.wait_for(lambda: self._unfinished == 0, timeout_seconds)
 
     def close(self) -> None:
-        """Finish what was submitted, then stop."""
+        """Finish what was submitted, then stop; what still cannot be stored is given up."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            group, closing = self._next_group()
-            if group:
-                self._process(group)
-                with self._changed:
-                    self._unfinished -= len(group)
-                    self._changed.notify_all()
-            if closing:
-                return
+        while not self._is_closing:
+            group = self._postponed + self._next_group()
+            if not group:
+                continue
+            self._postponed = []
+            self._process(group)
+            with self._changed:
+                self._unfinished -= len(group) - len(self._postponed)
+                self._changed.notify_all()
 
-    def _next_group(self) -> tuple[list[tuple[_Work, Future[Any]]], bool]:
-        group = []
-        item = self._queue.get()
-        while item is not None:
-            group.append(item)
-            if len(group) == _LARGEST_GROUP:
-                return group, False
-            try:
+    def _next_group(self) -> list[_Work]:
+        """What waits, or nothing when postponed work is due again; notes the end."""
+        group: list[_Work] = []
+        try:
+            item = self._queue.get(timeout=_RETRY_SECONDS if self._postponed else None)
+            while item is not None:
+                group.append(item)
+                if len(group) == _LARGEST_GROUP:
+                    return group
                 item = self._queue.get_nowait()
-            except queue.Empty:
-                return group, False
-        return group, True
+        except queue.Empty:
+            return group
+        self._is_closing = True
+        return group
 
-    def _process(self, group: list[tuple[_Work, Future[Any]]]) -> None:
+    def _process(self, group: list[_Work]) -> None:
         try:
             self._session.run("BEGIN IMMEDIATE")
-            outcomes = [self._perform(work, future) for work, future in group]
+            outcomes = [self._perform(work) for work in group]
             self._session.run("COMMIT")
         except Exception as error:
-            _log.exception("a transaction could not be committed; its work was undone")
             self._undo()
-            outcomes = [(future, None, error) for _, future in group]
+            outcomes = self._outcomes_of_failure(group, error)
+        else:
+            self._note_success()
         effects = self._session.take_effects()
         for outcome in outcomes:
             _resolve(*outcome)
         for effect in effects:
             _perform_effect(effect)
 
-    def _perform(self, work: _Work, future: Future[Any]) -> _Outcome:
+    def _perform(self, work: _Work) -> _Outcome:
         mark = self._session.mark()
         self._session.run("SAVEPOINT work")
         try:
-            result = work(self._session)
+            result = work.run(self._session)
         except Exception as error:
+            if is_of_storage(error):
+                # The transaction may be gone already, and with it all others of the group.
+                raise
             self._session.run("ROLLBACK TO work")
             self._session.run("RELEASE work")
             self._session.forget_effects(mark)
-            return future, None, error
+            return work, None, error
         self._session.run("RELEASE work")
-        return future, result, None
+        return work, result, None
 
     def _undo(self) -> None:
         self._session.take_effects()
@@ -116,14 +154,30 @@ class Writer:
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
+    def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
+        if not is_of_storage(error):
+            _log.error("a transaction could not be committed; its work was undone", exc_info=error)
+            return [(work, None, error) for work in group]
+        if not self._is_failing:
+            _log.error("cannot store (%s); requests that change something are refused until it can be done", error)
+        self._is_failing = True
+        failure = StorageFailed(f"cannot store: {error}")
+        self._postponed = [work for work in group if work.insists and not self._is_closing]
+        return [(work, None, failure) for work in group if not work.insists or self._is_closing]
 
-def _resolve(future: Future[Any], result: Any, error: BaseException | None) -> None:
-    if not future.set_running_or_notify_cancel():
+    def _note_success(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("storing works again")
+
+
+def _resolve(work: _Work, result: Any, error: BaseException | None) -> None:
+    if not work.future.set_running_or_notify_cancel():
         return
     if error is None:
-        future.set_result(result)
+        work.future.set_result(result)
     else:
-        future.set_exception(error)
+        work.future.set_exception(error)
 
 
 def _perform_effect(effect: Callable[[], None]) -> None:

@@ -30,11 +30,11 @@ def empty_answer(status: int = 204) -> Response:
 
 
 def when_stored(future: Future[T], render: Callable[[T], Response]) -> Response:
-    """Answer when something is on disk; a 500 tells that this took too long."""
+    """Answer when something is on disk; a 503 tells that this took too long."""
 
     def expired() -> Response:
         raise Refusal(
-            500, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so look before you repeat it"
+            503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so look before you repeat it"
         )
 
     return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired)

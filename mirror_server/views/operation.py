@@ -16,7 +16,6 @@ from mirror_server.views.requests import requires
 
 _READY_TIMEOUT_SECONDS = 5
 _LOOK_AGAIN_SECONDS = 5
-_PROBE = "readiness_probe"
 
 
 def blueprint(database: Database, metrics: Metrics) -> Blueprint:
@@ -31,8 +30,7 @@ def blueprint(database: Database, metrics: Metrics) -> Blueprint:
     @routes.get("/readyz")
     @requires()
     def get_readiness() -> Response:
-        # Only what is really written shows that the disk takes it.
-        written = database.submit(lambda session: settings.put(session, _PROBE, "written"))
+        written = database.submit(settings.probe)
         return Deferred(
             written, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer({"status": "ready"}), expired=_not_ready
         )

@@ -17,7 +17,8 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
-from mirror_server.store.database import Database, DatabaseError
+from mirror_server.store.database import Database
+from mirror_server.store.failures import DatabaseError
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"

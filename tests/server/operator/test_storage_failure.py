@@ -1,0 +1,197 @@
+"""A disk that is full or cannot be written: told clearly, nothing half done, and over as soon as it is over."""
+
+import base64
+import threading
+
+import pytest
+
+from mirror_sdk.wire.errors import ErrorBody
+from mirror_server import keys
+from mirror_server.keys import Scope
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.maintenance import violations
+from mirror_server.store.writer import MOST_WAITING
+
+LEVEL = "/3311/0/5851"
+CHANGES = {
+    "a device request": ("POST", "/v2/device-requests/{device}?async-id=new", {"method": "GET", "uri": LEVEL}),
+    "rules": ("PUT", "/v2/subscriptions", [{"endpoint-type": "x"}]),
+    "no rules": ("DELETE", "/v2/subscriptions", None),
+    "a subscription": ("PUT", f"/v2/subscriptions/{{device}}{LEVEL}", None),
+    "no subscription": ("DELETE", f"/v2/subscriptions/{{device}}{LEVEL}", None),
+    "no poll channel": ("DELETE", "/v2/notification/pull", None),
+    "no webhook": ("DELETE", "/v2/notification/callback", None),
+    "the bench": ("PATCH", "/sim/v1/devices/{device}", {"online": True}),
+}
+
+
+@pytest.fixture
+def device(server, key):
+    return server.add_device(key, "d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+
+
+class Disk:
+    """The disk under the server."""
+
+    def __init__(self, server):
+        self._server = server
+
+    def break_down(self):
+        # Where SQLite may only read, it fails as on a disk that was remounted read-only.
+        self._set(read_only=True)
+        assert self._server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
+
+    def mend(self):
+        self._set(read_only=False)
+        assert self._server.services.database.settle(10)
+
+    def _set(self, *, read_only):
+        assert not read_only or self._server.services.database.settle(10)
+        connection = self._server.services.database._writer_connection
+        connection.execute(f"PRAGMA query_only = {int(read_only)}")
+
+
+@pytest.fixture
+def disk(server, monkeypatch):
+    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
+    return Disk(server)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES.values(), ids=CHANGES)
+def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(
+    server, key, device, disk, method, path, body
+):
+    assert server.call(key, "PUT", f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
+    assert server.call(key, "PUT", "/v2/subscriptions", json=[{"endpoint-type": "mine"}]).status_code == 202
+    before = state(server, key, device)
+    disk.break_down()
+    options = {} if body is None else {"json": body}
+    answer = server.call(key, method, path.format(device=device), settled=False, **options)
+    assert answer.status_code == 503, answer.get_data()
+    refusal = ErrorBody.model_validate(answer.json, extra="forbid")
+    assert (refusal.type, refusal.reason) == ("unavailable", "STORAGE_FAILED")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert state(server, key, device) == before
+    disk.mend()
+    assert state(server, key, device) == before
+    answer = server.call(key, method, path.format(device=device), **options)
+    assert answer.status_code in {200, 202, 204, 404}
+    with server.services.database.read() as session:
+        assert list(violations(session)) == []
+
+
+def state(server, key, device):
+    paths = ["/v2/subscriptions", f"/v2/subscriptions/{device}", f"/v2/subscriptions/{device}{LEVEL}"]
+    body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
+    del body["created_at"]
+    return (
+        body,
+        [server.call(key, "GET", path).get_data() for path in paths],
+        server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").get_data(),
+    )
+
+
+def test_what_was_mirrored_and_logged_is_read_meanwhile(server, key, device, disk):
+    server.place(key, device, "r", "GET", LEVEL)
+    disk.break_down()
+    assert server.call(key, "GET", f"/v3/devices/{device}/echo").json["resources"][0]["reported"]["value"] == "MQ=="
+    assert server.call(key, "GET", "/v3/devices").json["data"][0]["id"] == device
+    (response,) = server.call(key, "GET", "/v2/notification/pull?hold=0").json["async-responses"]
+    assert response["id"] == "r"
+    assert server.call(None, "GET", "/healthz").status_code == 200
+    disk.mend()
+
+
+def test_what_was_accepted_before_is_answered_when_the_disk_is_back(server, key, device, disk):
+    server.patch(key, device, latency_seconds=30)
+    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    disk.break_down()
+    server.services.clock.advance(31_000)
+    assert server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").json.keys() == {"registrations"}
+    disk.mend()
+    assert server.responses(key) == {"w": (200, None)}
+    desired = server.resource(key, device, LEVEL)["desired"]
+    assert (desired["status"], base64.b64decode(desired["value"])) == (1, b"7")
+
+
+def test_what_expires_meanwhile_is_told_when_the_disk_is_back(server, key, device, disk):
+    server.patch(key, device, online=False)
+    server.place(key, device, "w", "PUT", LEVEL, value="7", expiry_seconds=60)
+    disk.break_down()
+    server.services.clock.advance(61_000)
+    disk.mend()
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+    assert server.resource(key, device, LEVEL)["desired"]["status"] == 2
+
+
+def test_what_devices_report_meanwhile_is_kept_in_order(server, key, device, disk):
+    assert server.call(key, "PUT", f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
+    before = server.observed(key)
+    disk.break_down()
+    for value in ("5", "6", "7"):
+        server.services.bench.simulator.set_value(device, LEVEL, value=value)
+    disk.mend()
+    assert server.observed(key)[len(before) :] == [(device, value) for value in ("5", "6", "7")]
+
+
+def test_the_log_of_an_application_that_came_meanwhile_begins_when_the_disk_is_back(server, key, device, disk):
+    newcomer = keys.create(server.services.database, "newcomer", tuple(Scope), server.now)
+    disk.break_down()
+    assert server.call(newcomer, "GET", "/v3/devices").status_code == 200
+    disk.mend()
+    server.set_value(key, device, "9", LEVEL)
+    assert server.call(newcomer, "GET", "/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"] == "0"
+    server.registration(key, device, "PUT")
+    assert [kind for kind, _ in server.log(newcomer)] == ["reg-updates"]
+
+
+def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, device):
+    database = server.services.database
+    pages = database.write(lambda session: session.scalar("PRAGMA page_count"))
+    connection = database._writer_connection
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    rules = [{"endpoint-name": f"{number:064}", "resource-path": ["/3303/*"]} for number in range(1000)]
+    answer = server.call(key, "PUT", "/v2/subscriptions", json=rules)
+    assert answer.status_code == 503
+    assert "full" in answer.json["message"]
+    assert server.call(key, "GET", "/v2/subscriptions").json == []
+    connection.execute("PRAGMA max_page_count = 1000000")
+    assert server.call(key, "PUT", "/v2/subscriptions", json=rules).status_code == 202
+    assert server.call(key, "GET", "/v2/subscriptions").json == rules
+
+
+def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
+    database = server.services.database
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold(_session):
+        held.set()
+        go_on.wait(10)
+
+    database.submit(hold)
+    assert held.wait(10)
+    try:
+        for _ in range(MOST_WAITING):
+            database.insist(lambda session: None)
+        answer = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
+        with pytest.raises(TooMuchWaiting):
+            database.submit(lambda session: None).result(0)
+    finally:
+        go_on.set()
+    assert (answer.status_code, answer.json["reason"]) == (429, "TOO_MUCH_WAITING")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert database.settle(10)
+    assert server.call(key, "GET", "/v2/subscriptions").json == []
+
+
+def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_goes_on(server, key, device, disk):
+    server.patch(key, device, latency_seconds=30)
+    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    disk.break_down()
+    server.services.clock.advance(31_000)
+    postponed = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
+    server.restart()
+    with pytest.raises(StorageFailed):
+        postponed.result(0)
+    server.advance(key, 40)
+    assert server.responses(key) == {"w": (200, None)}
