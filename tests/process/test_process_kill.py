@@ -6,29 +6,17 @@ import random
 import socket
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any
 
-import httpx
 import pytest
+from process_load import SWITCH, Load, Reader, pending_without_command
 from process_server import ServerProcess, decoded, wait_until
 
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 KILLS = 8
-
-
-def pending_without_command(server: ServerProcess) -> list[Any]:
-    """Desired values in the database that are pending although no command waits for them."""
-    with closing(sqlite3.connect(server.database_path)) as connection:
-        return connection.execute(
-            "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
-            " WHERE command_id = desired_command_id AND finished_at IS NULL)"
-        ).fetchall()
 
 
 def pending(server: ServerProcess) -> int:
@@ -111,86 +99,6 @@ def test_plain_poll_gives_again_what_it_gave_shortly_before_the_kill_and_numbers
     application.read(device_id, SWITCH, "after-kill")
     assert application.response("after-kill")["status"] == 200
     assert application.poll(after=last_seq, hold=0).headers["Mirror-Cursor"] == str(last_seq + 1)
-
-
-class Load:
-    """One device's requests, one after the other; each is repeated with its async-id until it is accepted."""
-
-    def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
-        self.device_id = device_id
-        self.accepted: list[str] = []
-        self.last_written = "0"
-        self.unexpected: list[str] = []
-        self._client = server.client(key)
-        self._random = random.Random(seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            number += 1
-            async_id = f"{self.device_id[-8:]}-{number}"
-            if self._random.random() < 0.6:
-                self.last_written = str(number)
-                place = partial(self._client.write, self.device_id, SWITCH, self.last_written, async_id)
-            else:
-                place = partial(self._client.read, self.device_id, SWITCH, async_id)
-            self._until_accepted(async_id, place)
-
-    def _until_accepted(self, async_id: str, place: Callable[[], httpx.Response]) -> None:
-        while True:
-            try:
-                answer = place()
-            except httpx.TransportError:
-                self._stop.wait(0.005)
-                continue
-            if answer.status_code == 202:
-                self.accepted.append(async_id)
-                return
-            if answer.status_code != 429:
-                self.unexpected.append(f"{answer.status_code} {answer.text}")
-                return
-            self._stop.wait(0.005)
-
-
-class Reader:
-    """Reads the log with a position of its own and survives every restart."""
-
-    def __init__(self, server: ServerProcess, key: str) -> None:
-        self.uids: dict[str, list[str]] = {}
-        self.after = 0
-        self.gaps: list[str] = []
-        self._client = server.client(key)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                answer = self._client.poll(after=self.after, hold=1)
-            except httpx.TransportError:
-                self._stop.wait(0.005)
-                continue
-            if "Mirror-Gap" in answer.headers or not answer.is_success:
-                self.gaps.append(f"{answer.status_code} {answer.headers} {answer.text}")
-                return
-            if answer.status_code == 200:
-                for kind, entries in answer.json().items():
-                    self.uids.setdefault(kind, []).extend(entry["uid"] for entry in entries)
-                self.after = int(answer.headers["Mirror-Cursor"])
 
 
 def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(start_server) -> None:

@@ -1,0 +1,105 @@
+"""Applications that keep a server busy, over its restarts."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import httpx
+from process_server import ServerProcess
+
+SWITCH = "/3311/0/5850"
+
+
+def pending_without_command(server: ServerProcess) -> list[Any]:
+    """Desired values in the database that are pending although no command waits for them."""
+    with closing(sqlite3.connect(server.database_path)) as connection:
+        return connection.execute(
+            "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
+            " WHERE command_id = desired_command_id AND finished_at IS NULL)"
+        ).fetchall()
+
+
+class Load:
+    """One device's requests, one after the other; each is repeated with its async-id until it is accepted."""
+
+    def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
+        self.device_id = device_id
+        self.accepted: list[str] = []
+        self.last_written = "0"
+        self.unexpected: list[str] = []
+        self._client = server.client(key)
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            async_id = f"{self.device_id[-8:]}-{number}"
+            if self._random.random() < 0.6:
+                self.last_written = str(number)
+                place = partial(self._client.write, self.device_id, SWITCH, self.last_written, async_id)
+            else:
+                place = partial(self._client.read, self.device_id, SWITCH, async_id)
+            self._until_accepted(async_id, place)
+
+    def _until_accepted(self, async_id: str, place: Callable[[], httpx.Response]) -> None:
+        while True:
+            try:
+                answer = place()
+            except httpx.TransportError:
+                self._stop.wait(0.005)
+                continue
+            if answer.status_code == 202:
+                self.accepted.append(async_id)
+                return
+            if answer.status_code not in {429, 503}:
+                self.unexpected.append(f"{answer.status_code} {answer.text}")
+                return
+            self._stop.wait(0.005)
+
+
+class Reader:
+    """Reads the log with a position of its own and survives every restart."""
+
+    def __init__(self, server: ServerProcess, key: str) -> None:
+        self.uids: dict[str, list[str]] = {}
+        self.after = 0
+        self.gaps: list[str] = []
+        self._client = server.client(key)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                answer = self._client.poll(after=self.after, hold=1)
+            except httpx.TransportError:
+                self._stop.wait(0.005)
+                continue
+            if "Mirror-Gap" in answer.headers or not answer.is_success:
+                self.gaps.append(f"{answer.status_code} {answer.headers} {answer.text}")
+                return
+            if answer.status_code == 200:
+                for kind, entries in answer.json().items():
+                    self.uids.setdefault(kind, []).extend(entry["uid"] for entry in entries)
+                self.after = int(answer.headers["Mirror-Cursor"])

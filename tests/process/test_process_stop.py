@@ -1,0 +1,117 @@
+"""SIGTERM with everything under way: it ends soon and in order, nothing is lost, and the next start goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from process_server import Application, ServerProcess, decoded, wait_until
+
+pytestmark = pytest.mark.process
+
+LEVEL = "/3311/0/5851"
+SOON_SECONDS = 6
+
+
+class SlowReceiver:
+    """A callback endpoint that answers when it is let; it keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, object]] = []
+        self.go_on = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if message:
+                    receiver.messages.append(message)
+                    receiver.go_on.wait(20)
+                try:
+                    self.send_response(204)
+                    self.end_headers()
+                except OSError:
+                    self.close_connection = True
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self) -> None:
+        self.go_on.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[SlowReceiver]:
+    made = SlowReceiver()
+    yield made
+    made.close()
+
+
+def read_stream(application: Application) -> str:
+    with application.http.stream("GET", "/v2/notification/events?after=0") as stream:
+        return "".join(stream.iter_text())
+
+
+def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
+    start_server, receiver: SlowReceiver
+) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application, pushed = server.application(), server.application()
+    registration = {"url": receiver.url, "serialization": {"type": "v2", "cfg": {"include_uid": True}}}
+    assert pushed.http.put("/v2/notification/callback", json=registration).status_code == 204
+    device_id = application.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    wait_until(lambda: receiver.messages, "a call of the webhook to be under way")
+    application.patch_device(device_id, latency_seconds=30)
+    assert application.write(device_id, LEVEL, "7", "under-way").status_code == 202
+    last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
+    with ThreadPoolExecutor(2) as pool:
+        poll, stream = pool.submit(application.poll, after=last, hold=50), pool.submit(read_stream, application)
+        wait_until(lambda: "mirror_open_polls 2.0" in application.http.get("/metrics").text, "both to be open")
+
+        began = time.monotonic()
+        assert server.stop() == 0
+
+        assert time.monotonic() - began < SOON_SECONDS
+        assert poll.result(5).status_code == 204
+        assert "event: registrations" in stream.result(5)
+    assert "Traceback" not in server.stderr
+    server.child.close()
+    receiver.go_on.set()
+    server.start()
+    wait_until(lambda: len(receiver.messages) > 1, "the call to be repeated")
+    assert receiver.messages[1] == receiver.messages[0]
+    application.patch_device(device_id, latency_seconds=0)
+    server.stop()
+    server.child.close()
+    server.start()
+    assert application.response("under-way")["status"] == 200
+    assert decoded(application.resource(device_id, LEVEL)["desired"]["value"]) == "7"
+
+
+def test_a_second_interrupt_ends_it_at_once(start_server) -> None:
+    server: ServerProcess = start_server("--simulate", "0")
+    application = server.application()
+    last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(application.poll, after=last, hold=50)
+        wait_until(lambda: "mirror_open_polls 1.0" in application.http.get("/metrics").text, "the poll to be open")
+        server.child.send(signal.SIGINT)
+        server.child.send(signal.SIGINT)
+        began = time.monotonic()
+        server.child.wait(SOON_SECONDS)
+        assert time.monotonic() - began < SOON_SECONDS
+        poll.exception(5)
