@@ -7,8 +7,11 @@
 >>> client.close()
 """
 
+from mirror_sdk._async_channels import AsyncEvents, AsyncWatch
+from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._channels import Watch
 from mirror_sdk._client import MirrorClient
+from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.bench import Bench
 from mirror_sdk.device import DesiredValue, DeviceList, DeviceObject, ReportedValue, Resource
 from mirror_sdk.device_request import DeviceRequest
@@ -45,6 +48,10 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule
 __all__ = [
     "APIError",
     "AccessDenied",
+    "AsyncDeviceRequest",
+    "AsyncEvents",
+    "AsyncMirrorClient",
+    "AsyncWatch",
     "AuthenticationError",
     "BadRequest",
     "Bench",

@@ -9,25 +9,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Expectation, Inbox, Unreadable
-from mirror_sdk.errors import CompatibilityWarning, GapWarning, MirrorError
+from mirror_sdk._inbox import Expectation, Inbox
+from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 T = TypeVar("T")
-
-STALE_AFTER_SECONDS = 60.0
-ERRORS_KEPT = 100
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +33,6 @@ class Send(Protocol):
     """Sends an operation and reads its answer."""
 
     def __call__(self, operation: Operation[T], /) -> T: ...
-
-
-def utc_now() -> datetime:
-    """The present, aware."""
-    return datetime.now(UTC)
 
 
 class LogReader:
@@ -179,23 +171,6 @@ class AnswerPump:
         with self._turn:
             self._is_reading = False
             self._turn.notify_all()
-
-
-def warn_of(batch: Batch) -> None:
-    """Say aloud what was lost and what was not understood."""
-    if batch.gap is not None:
-        missing = (
-            "all before this moment" if batch.gap.first_seq is None else f"{batch.gap.first_seq}-{batch.gap.last_seq}"
-        )
-        warnings.warn(
-            f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
-            GapWarning,
-            stacklevel=2,
-        )
-    for key in sorted({entry.key for entry in batch.entries if isinstance(entry.body, Unreadable)}):
-        warnings.warn(
-            f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, stacklevel=2
-        )
 
 
 def iterate_events(

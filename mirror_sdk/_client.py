@@ -11,24 +11,23 @@ from weakref import WeakSet
 import httpx
 
 from mirror_sdk import _operations
-from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events, utc_now
+from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
+from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
 from mirror_sdk._sender import Sender
+from mirror_sdk._tables import device_ids, state_table
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.values import PythonValue, encode
-from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEFAULT_TIMEOUT_SECONDS = 30.0
-DEFAULT_IDLE_SECONDS = 60.0
 
 
 class MirrorClient:
@@ -135,8 +134,9 @@ class MirrorClient:
 
         Source: wire.md 6.
         """
-        plain = {"state": state, "endpoint_type": endpoint_type, "endpoint_name": endpoint_name, "id": id}
-        conditions = {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
+        conditions = _operations.conditions(
+            filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
+        )
         return DeviceList(islice(self._each_device(conditions, limit), limit))
 
     def get_device(self, device_id: str) -> DeviceObject:
@@ -189,17 +189,9 @@ class MirrorClient:
             TypeError: A single text was given where a list of device ids belongs.
             ValueRefused: A pattern is not one.
         """
-        try:
-            from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a client is not
-        except ImportError as exc:
-            raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc
-        if isinstance(devices, str):
-            raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
-        chosen = self.list_devices() if devices is None else devices
-        objects = [self.get_device(device if isinstance(device, str) else device.id) for device in chosen]
-        # The oldest, so that no row is older than the table says it is.
-        taken_at = min((one.created_at for one in objects), default=utc_now())
-        return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=self.base_url)
+        chosen = device_ids(self.list_devices() if devices is None else devices)
+        objects = [self.get_device(device_id) for device_id in chosen]
+        return state_table(objects, paths=paths, raw=raw, server=self.base_url)
 
     # Device requests
 
@@ -284,7 +276,52 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
             async_id=async_id,
             payload=None if argument is None else argument.encode(),
-            content_type=None if argument is None else "text/plain",
+            content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
+        )
+
+    def list_device_requests(self, device_id: str | None = None) -> list[WaitingRequest]:
+        """The requests of this application that have no answer yet, oldest first; what they write is not shown.
+
+        Args:
+            device_id: Only those for this device.
+
+        Raises:
+            NotFound: There is no such device, or the service lacks this extension.
+
+        Source: wire.md 2.
+        """
+        waiting: list[WaitingRequest] = []
+        after: str | None = None
+        while True:
+            page = self._send(_operations.list_waiting_requests(device_id, after=after))
+            waiting += page.data
+            after = _operations.next_requests_after(page)
+            if after is None:
+                return waiting
+
+    def resume_request(self, async_id: str, device_id: str, path: str, *, method: Method = "GET") -> DeviceRequest:
+        """Take up a request again by its async-id, also in another process than the one that made it.
+
+        Its answer is looked for in all that is kept of the notification log, a day as a rule, and then waited for.
+
+        Args:
+            async_id: The request's identity.
+            device_id: The device that was asked.
+            path: The resource path.
+            method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+
+        Source: specification 6; wire.md 4.
+        """
+        pump = AnswerPump(LogReader(self._send, after=0), Inbox())
+        return DeviceRequest(
+            async_id=async_id,
+            device_id=device_id,
+            path=path,
+            method=method,
+            issued_at=utc_now(),
+            expiry_seconds=None,
+            _expectation=pump.expect(async_id),
+            _pump=pump,
         )
 
     def read_value(

@@ -30,7 +30,7 @@ from mirror_sdk.wire.bench import (
     BenchResourceBody,
 )
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
@@ -74,6 +74,11 @@ def get_device_object(device_id: str) -> Operation[DeviceObject]:
     return Operation("GET", _of_device(routes.DEVICE_OBJECT, device_id), read_json(DeviceObject.model_validate_json))
 
 
+def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
+    """All conditions on the directory; what is ``None`` is none."""
+    return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
+
+
 def list_devices(
     filters: Mapping[str, object], *, limit: int | None, after: str | None = None
 ) -> Operation[DevicePage]:
@@ -101,6 +106,20 @@ def list_devices(
 def next_page_after(page: DevicePage) -> str | None:
     """The id to ask for the next page with; ``None`` when there is none."""
     return page.data[-1].id if page.has_more and page.data else None
+
+
+def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
+    """One page of the application's device requests that have no answer yet. Source: wire.md 2, an extension."""
+    path = routes.WAITING_REQUESTS if device_id is None else _of_device(routes.DEVICE_REQUESTS, device_id)
+    params: dict[str, str | int] = {"limit": MAX_LIMIT}
+    if after is not None:
+        params["after"] = after
+    return Operation("GET", path, read_json(WaitingRequestPage.model_validate_json), params=params)
+
+
+def next_requests_after(page: WaitingRequestPage) -> str | None:
+    """The async-id to ask for the next page with; ``None`` when there is none."""
+    return page.data[-1].async_response_id if page.has_more and page.data else None
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:

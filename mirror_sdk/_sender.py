@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -58,13 +58,23 @@ class Sender:
 
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
         try:
-            return self._http.request(
-                operation.method,
-                operation.path,
-                params=operation.params,
-                json=operation.json,
-                timeout=httpx.Timeout(self._timeout_seconds, read=self._timeout_seconds + operation.hold_seconds),
-            )
+            return self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
-            place = f"{operation.method} {self._base_url}{operation.path}"
-            raise ConnectionFailed(f"{place}: no answer ({type(exc).__name__}: {exc})") from exc
+            raise lost(operation, self._base_url, exc) from exc
+
+
+def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[str, Any]:
+    """What httpx is given for an operation."""
+    return {
+        "method": operation.method,
+        "url": operation.path,
+        "params": operation.params,
+        "json": operation.json,
+        "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
+    }
+
+
+def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError) -> ConnectionFailed:
+    """The error for an operation that had no answer."""
+    place = f"{operation.method} {base_url}{operation.path}"
+    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {failure})")

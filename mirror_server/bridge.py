@@ -139,16 +139,18 @@ class Bridge:
         watched = _watch(deferred.future)
         disconnect: asyncio.Future[Any] = asyncio.ensure_future(_disconnect(receive))
         stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
-        done, pending = await asyncio.wait(
-            [watched, disconnect, stopping],
-            timeout=deferred.timeout_seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if stopping in done:
-            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
-            await asyncio.wait([watched], timeout=_LAST_SECONDS)
-        for waiting in pending:
-            waiting.cancel()
+        try:
+            done, _ = await asyncio.wait(
+                [watched, disconnect, stopping],
+                timeout=deferred.timeout_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if stopping in done:
+                # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+                await asyncio.wait([watched], timeout=_LAST_SECONDS)
+        finally:
+            for each in (watched, disconnect, stopping):
+                each.cancel()
         return disconnect in done
 
 

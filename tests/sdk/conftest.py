@@ -3,17 +3,21 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from blocking import Blocking, Loop
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_server import keys
 from mirror_server.app import create_app
+from mirror_server.bridge import Bridge
 from mirror_server.config import Settings
 from mirror_server.keys import Scope
 from mirror_server.services import Services
 
+URL = "http://mirror.localhost"
 RESOURCES = [
     {"path": "/3303/0/5700", "value": "21.5", "observable": True},
     {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
@@ -27,6 +31,7 @@ class Mirror:
 
     services: Services
     transport: httpx.WSGITransport
+    async_transport: httpx.ASGITransport
 
     def new_key(self, *scopes: Scope) -> str:
         return keys.create(self.services.database, "test", scopes or tuple(Scope), self.services.clock.now())
@@ -37,16 +42,34 @@ def mirror(tmp_path: Path) -> Iterator[Mirror]:
     settings = Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True)
     services = Services(settings)
     services.start()
-    yield Mirror(services, httpx.WSGITransport(app=create_app(services)))
+    app = create_app(services)
+    bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=100)
+    yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     services.close()
 
 
 @pytest.fixture
-def new_client(mirror: Mirror) -> Iterator[Callable[..., MirrorClient]]:
-    clients: list[MirrorClient] = []
+def loop() -> Iterator[Loop]:
+    """An event loop on which nothing is left at the end."""
+    running = Loop()
+    yield running
+    left = running.tasks_left()
+    running.close()
+    assert left == 0
 
-    def make(*scopes: Scope) -> MirrorClient:
-        clients.append(MirrorClient("http://mirror.localhost", mirror.new_key(*scopes), transport=mirror.transport))
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def new_client(mirror: Mirror, request: pytest.FixtureRequest) -> Iterator[Callable[..., MirrorClient]]:
+    """Makes clients of either kind; an asynchronous one is wrapped, so that it blocks."""
+    clients: list[Any] = []
+    loop: Loop | None = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+
+    def make(*scopes: Scope) -> Any:
+        key = mirror.new_key(*scopes)
+        if loop is None:
+            clients.append(MirrorClient(URL, key, transport=mirror.transport))
+        else:
+            clients.append(Blocking(AsyncMirrorClient(URL, key, transport=mirror.async_transport), loop))
         return clients[-1]
 
     yield make
@@ -60,8 +83,9 @@ def client(new_client: Callable[..., MirrorClient]) -> MirrorClient:
 
 
 @pytest.fixture
-def bench(client: MirrorClient) -> Bench:
-    return Bench(client)
+def bench(mirror: Mirror) -> Iterator[Bench]:
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as operator:
+        yield Bench(operator)
 
 
 @pytest.fixture

@@ -467,3 +467,31 @@ def test_every_public_name_is_there_and_none_twice():
 def test_importing_the_client_does_not_import_pandas():
     code = "import sys, mirror_sdk; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+# Requests that are taken up again
+
+
+def test_a_request_is_taken_up_again_by_its_async_id(client, bench, device_id):
+    assert client.begin_read(device_id, TEMPERATURE, async_id="earlier").result().python == 21.5
+    assert client.resume_request("earlier", device_id, TEMPERATURE).result(5).python == 21.5
+    bench.set_online(device_id, False)
+    client.begin_write(device_id, SWITCH, True, async_id="later")
+    resumed = client.resume_request("later", device_id, SWITCH, method="PUT")
+    assert not resumed.done()
+    bench.set_online(device_id, True)
+    assert resumed.result(10).kind is ValueKind.NONE
+
+
+def test_requests_without_an_answer_are_listed(client, bench, device_id):
+    bench.set_online(device_id, False)
+    for number in range(3):
+        client.begin_read(device_id, TEMPERATURE, async_id=f"r{number}")
+    assert [waiting.async_response_id for waiting in client.list_device_requests()] == ["r0", "r1", "r2"]
+    assert client.list_device_requests(device_id)[0].uri == TEMPERATURE
+    bench.set_online(device_id, True)
+    for number in range(3):
+        client.resume_request(f"r{number}", device_id, TEMPERATURE).result(10)
+    assert client.list_device_requests() == []
+    with pytest.raises(NotFound):
+        client.list_device_requests("nobody")

@@ -1,0 +1,300 @@
+"""Reading the notification log on an event loop, and waiting for what it brings; the twin of ``_channels``.
+
+Whoever waits reads: of all tasks that wait for an answer one reads for all, and when it ends or is cancelled the next
+one takes over. Only an :class:`AsyncWatch` owns a task. Source: wire.md 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from mirror_sdk._backoff import Backoff
+from mirror_sdk._cursor import NOTHING, Batch, LogCursor
+from mirror_sdk._exchange import Operation
+from mirror_sdk._inbox import Expectation, Inbox
+from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import Event, read_events
+from mirror_sdk.wire.notifications import AsyncResponse
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncSend(Protocol):
+    """Sends an operation and reads its answer."""
+
+    async def __call__(self, operation: Operation[T], /) -> T: ...
+
+
+class AsyncLogReader:
+    """Reads the log from a position of its own; arguments as for :class:`mirror_sdk._channels.LogReader`."""
+
+    def __init__(
+        self,
+        send: AsyncSend,
+        *,
+        after: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._send = send
+        self._cursor = LogCursor(after, backoff or Backoff())
+        self._clock = clock
+        self._sleep = sleep
+        self._resume_at = clock()
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it has a position."""
+        return self._cursor.seq is not None
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self._cursor.last_failure
+
+    async def go_to_end(self) -> None:
+        """Take the present end of the log as the position: what comes after this call will be read.
+
+        Raises:
+            MirrorError: The end could not be asked for.
+        """
+        self._cursor.answered(await self._send(self._cursor.opening_poll()))
+
+    async def read(self, hold_seconds: float) -> Batch:
+        """Wait for what follows the position, at most so long; pause instead while a failure is too fresh.
+
+        A read that is cancelled leaves the position where it was.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        pause_seconds = self._resume_at - self._clock()
+        if pause_seconds > 0:
+            await self._sleep(min(pause_seconds, hold_seconds))
+            return NOTHING
+        try:
+            poll = await self._send(self._cursor.next_poll(hold_seconds))
+        except MirrorError as error:
+            batch, delay_seconds = self._cursor.failed(error)
+            self._resume_at = self._clock() + delay_seconds
+            return batch
+        return self._cursor.answered(poll)
+
+
+class AsyncAnswerPump:
+    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time."""
+
+    def __init__(self, reader: AsyncLogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._inbox = inbox
+        self._clock = clock
+        self._is_reading = False
+        self._onlookers: set[asyncio.Future[None]] = set()
+        self._last_read_at = clock()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self._reader.last_failure
+
+    async def expect(self, async_id: str) -> Expectation:
+        """The place for an answer; to be taken before the request is sent.
+
+        Raises:
+            MirrorError: The position from which to wait for it could not be found.
+        """
+        deadline = self._clock() + DEFAULT_HOLD_SECONDS
+        # A reader that has lost its position is about to find it; a second search could skip what came between.
+        while self._is_reading and not self._reader.is_placed and self._clock() < deadline:
+            await self._look_on(deadline - self._clock())
+        if not self._is_reading and self._is_stale():
+            await self._as_reader(self._reader.go_to_end())
+            self._last_read_at = self._clock()
+        return self._inbox.expect(async_id)
+
+    async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
+        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+
+        Raises:
+            MirrorError: A failure that waiting would not mend.
+        """
+        deadline = self._clock() + timeout_seconds
+        remaining_seconds = timeout_seconds
+        while expectation.answer is None:
+            if not self._is_reading:
+                await self._as_reader(self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS)))
+            elif remaining_seconds > 0:
+                await self._look_on(remaining_seconds)
+            remaining_seconds = deadline - self._clock()
+            if remaining_seconds <= 0:
+                break
+        return expectation.answer
+
+    def _is_stale(self) -> bool:
+        """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
+        idle_seconds = self._clock() - self._last_read_at
+        return not self._reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self._inbox.is_idle)
+
+    async def _as_reader(self, reading: Awaitable[None]) -> None:
+        """Read while the others look on; whatever ends it, one of them goes on."""
+        self._is_reading = True
+        try:
+            await reading
+        finally:
+            self._is_reading = False
+            for onlooker in self._onlookers:
+                if not onlooker.done():
+                    onlooker.set_result(None)
+
+    async def _look_on(self, timeout_seconds: float) -> None:
+        onlooker = asyncio.get_running_loop().create_future()
+        self._onlookers.add(onlooker)
+        try:
+            await asyncio.wait([onlooker], timeout=timeout_seconds)
+        finally:
+            self._onlookers.discard(onlooker)
+
+    async def _read(self, hold_seconds: float) -> None:
+        batch = await self._reader.read(hold_seconds)
+        self._inbox.feed(batch.entries)
+        self._last_read_at = self._clock()
+        warn_of(batch)
+
+
+class AsyncEvents(AsyncIterator[Event]):
+    """Events as they come, for ``async for``, until none came for so long.
+
+    They begin at the first step of the iteration, because only then there is something to wait for. To have them from
+    an earlier moment on, enter it: ``async with client.events() as events:`` begins there. A step that is cancelled
+    loses nothing; the next one goes on.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncLogReader,
+        *,
+        timeout_seconds: float,
+        limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._timeout_seconds = timeout_seconds
+        self._left = limit
+        self._clock = clock
+        self._now = now
+        self._waiting: deque[Event] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._left == 0:
+            raise StopAsyncIteration
+        await self._begin()
+        # The time the taker spends on an event does not count.
+        deadline = self._clock() + self._timeout_seconds
+        while not self._waiting and (remaining_seconds := deadline - self._clock()) > 0:
+            batch = await self._reader.read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+            self._waiting.extend(read_events(batch, self._now()))
+            warn_of(batch)
+        if self._waiting:
+            self._left = None if self._left is None else self._left - 1
+            return self._waiting.popleft()
+        if self._reader.last_failure is not None:
+            raise self._reader.last_failure
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing is held between two steps."""
+
+    async def _begin(self) -> None:
+        if not self._reader.is_placed:
+            await self._reader.go_to_end()
+
+
+class AsyncWatch:
+    """Calls back for each event, from a task of its own, until it is stopped.
+
+    It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
+    an ``async`` one. An error in it is logged and kept, and the watch goes on. A failure that asking again would not
+    mend ends it, logged and kept as well.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncLogReader,
+        callback: Callable[[Event], object],
+        wants: Callable[[Event], bool],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._callback = callback
+        self._wants = wants
+        self._now = now
+        self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"<AsyncWatch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still calls back."""
+        return not self._task.done()
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """What went wrong, oldest first; the newest 100 are kept."""
+        return tuple(self._errors)
+
+    async def stop(self, timeout: float = 10.0) -> None:
+        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        self._task.cancel()
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=timeout)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._deliver(await self._reader.read(DEFAULT_HOLD_SECONDS))
+        except Exception as error:
+            _log.exception("a watch ended")
+            self._errors.append(error)
+
+    async def _deliver(self, batch: Batch) -> None:
+        for event in filter(self._wants, read_events(batch, self._now())):
+            try:
+                made = self._callback(event)
+                if inspect.isawaitable(made):
+                    await made
+            except Exception as error:
+                _log.exception("the callback of a watch failed")
+                self._errors.append(error)

@@ -1,0 +1,389 @@
+"""The asynchronous client, the twin of :mod:`mirror_sdk._client`: the same methods, on the caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
+
+import httpx
+
+from mirror_sdk import _operations
+from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
+from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._inbox import Inbox
+from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
+from mirror_sdk._tables import device_ids, state_table
+from mirror_sdk.async_device_request import AsyncDeviceRequest
+from mirror_sdk.config import Settings
+from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.events import Event, event_filter
+from mirror_sdk.values import PythonValue, encode
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
+from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AsyncMirrorClient:
+    """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
+
+    Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
+    cancelled leaves nothing behind.
+
+    Args:
+        base_url: Address of the service; without a scheme it is https, and http for a loopback address.
+        api_key: Access key of the application.
+        timeout: Seconds without progress after which an HTTP request fails.
+        transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
+
+    Raises:
+        ConfigError: The address or the key cannot be used; at the first request, that there is no asyncio event loop.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        settings = Settings.of(base_url, api_key)
+        self.base_url = settings.base_url
+        self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
+        self._send = self._sender.send
+        self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
+        self._watches: WeakSet[AsyncWatch] = WeakSet()
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> Self:
+        """As :meth:`mirror_sdk.MirrorClient.from_env`."""
+        settings = Settings.load(base_url, api_key)
+        return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
+
+    async def aclose(self) -> None:
+        """Stop all watches and close the connections; the client cannot be used after this."""
+        for watch in list(self._watches):
+            await watch.stop()
+        await self._sender.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<AsyncMirrorClient {self.base_url}>"
+
+    async def is_healthy(self) -> bool:
+        """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
+        try:
+            await self._send(_operations.get_health())
+        except (ConnectionFailed, ServerError):
+            return False
+        return True
+
+    # Devices
+
+    async def list_devices(
+        self,
+        *,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        id: str | None = None,  # noqa: A002 - the directory's own name for it
+        filters: Mapping[str, object] | None = None,
+        limit: int | None = None,
+    ) -> DeviceList:
+        """As :meth:`mirror_sdk.MirrorClient.list_devices`."""
+        conditions = _operations.conditions(
+            filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
+        )
+        devices: list[Device] = []
+        after: str | None = None
+        while limit is None or len(devices) < limit:
+            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            devices += page.data
+            after = _operations.next_page_after(page)
+            if after is None:
+                break
+        return DeviceList(devices[:limit])
+
+    async def get_device(self, device_id: str) -> DeviceObject:
+        """As :meth:`mirror_sdk.MirrorClient.get_device`."""
+        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))
+
+    async def get_directory_device(self, device_id: str) -> Device:
+        """As :meth:`mirror_sdk.MirrorClient.get_directory_device`."""
+        return await self._send(_operations.get_directory_device(device_id))
+
+    async def list_resources(self, device_id: str) -> list[EndpointResource]:
+        """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
+        return await self._send(_operations.list_resources(device_id))
+
+    async def state_frame(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
+        chosen = device_ids(await self.list_devices() if devices is None else devices)
+        objects: list[DeviceObject] = []
+        for begin in range(0, len(chosen), MOST_AT_ONCE):
+            objects += await asyncio.gather(*map(self.get_device, chosen[begin : begin + MOST_AT_ONCE]))
+        return state_table(objects, paths=paths, raw=raw, server=self.base_url)
+
+    # Device requests
+
+    async def list_device_requests(self, device_id: str | None = None) -> list[WaitingRequest]:
+        """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
+        waiting: list[WaitingRequest] = []
+        after: str | None = None
+        while True:
+            page = await self._send(_operations.list_waiting_requests(device_id, after=after))
+            waiting += page.data
+            after = _operations.next_requests_after(page)
+            if after is None:
+                return waiting
+
+    async def begin_read(
+        self,
+        device_id: str,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> AsyncDeviceRequest:
+        """As :meth:`mirror_sdk.MirrorClient.begin_read`."""
+        return await self._begin(
+            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept
+        )
+
+    async def begin_write(
+        self,
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> AsyncDeviceRequest:
+        """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
+        payload, content_type = encode(value, path, content_type)
+        return await self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+        )
+
+    async def begin_execute(
+        self,
+        device_id: str,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        async_id: str | None = None,
+    ) -> AsyncDeviceRequest:
+        """As :meth:`mirror_sdk.MirrorClient.begin_execute`."""
+        return await self._begin(
+            "POST",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=None if argument is None else argument.encode(),
+            content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
+        )
+
+    async def resume_request(
+        self,
+        async_id: str,
+        device_id: str,
+        path: str,
+        *,
+        method: Method = "GET",
+    ) -> AsyncDeviceRequest:
+        """As :meth:`mirror_sdk.MirrorClient.resume_request`."""
+        pump = AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox())
+        return AsyncDeviceRequest(
+            async_id=async_id,
+            device_id=device_id,
+            path=path,
+            method=method,
+            issued_at=utc_now(),
+            expiry_seconds=None,
+            _expectation=await pump.expect(async_id),
+            _pump=pump,
+        )
+
+    async def read_value(
+        self,
+        device_id: str,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> PythonValue | None:
+        """As :meth:`mirror_sdk.MirrorClient.read_value`."""
+        request = await self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
+        return (await request.result(timeout)).python
+
+    async def write_value(
+        self,
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.write_value`."""
+        request = await self.begin_write(
+            device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds
+        )
+        await request.result(timeout)
+
+    async def execute(
+        self,
+        device_id: str,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.execute`."""
+        request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
+        await request.result(timeout)
+
+    # Subscriptions
+
+    async def subscribe(self, device_id: str, path: str) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.subscribe`."""
+        await self._send(_operations.put_subscription(device_id, path))
+
+    async def unsubscribe(self, device_id: str, path: str) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.unsubscribe`."""
+        await self._send(_operations.delete_subscription(device_id, path))
+
+    async def is_subscribed(self, device_id: str, path: str) -> bool:
+        """As :meth:`mirror_sdk.MirrorClient.is_subscribed`."""
+        return await self._send(_operations.get_subscription(device_id, path))
+
+    async def list_subscriptions(self, device_id: str) -> list[str]:
+        """As :meth:`mirror_sdk.MirrorClient.list_subscriptions`."""
+        return await self._send(_operations.list_subscriptions(device_id))
+
+    async def delete_subscriptions(self, device_id: str) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.delete_subscriptions`."""
+        await self._send(_operations.delete_subscriptions(device_id))
+
+    async def get_presubscriptions(self) -> list[PresubscriptionRule]:
+        """As :meth:`mirror_sdk.MirrorClient.get_presubscriptions`."""
+        return await self._send(_operations.get_presubscriptions())
+
+    async def put_presubscriptions(
+        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool = False
+    ) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.put_presubscriptions`."""
+        await self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
+
+    async def delete_presubscriptions(self) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.delete_presubscriptions`."""
+        await self._send(_operations.delete_presubscriptions())
+
+    # Events
+
+    def events(
+        self, *, timeout: float = DEFAULT_IDLE_SECONDS, limit: int | None = None, after: int | None = None
+    ) -> AsyncEvents:
+        """As :meth:`mirror_sdk.MirrorClient.events`, from the first step on, or from where it is entered.
+
+        ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
+        begins at once, so that nothing is missed of what is caused before the ``async for``.
+        """
+        return AsyncEvents(AsyncLogReader(self._send, after=after), timeout_seconds=timeout, limit=limit)
+
+    async def watch(
+        self,
+        callback: Callable[[Event], object],
+        *,
+        paths: Collection[str] | None = None,
+        device_ids: Collection[str] | None = None,
+    ) -> AsyncWatch:
+        """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
+        wants = event_filter(paths, device_ids)
+        reader = AsyncLogReader(self._send)
+        await reader.go_to_end()
+        watch = AsyncWatch(reader, callback, wants)
+        self._watches.add(watch)
+        return watch
+
+    async def delete_poll_channel(self) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
+        await self._send(_operations.delete_poll_channel())
+
+    async def _begin(
+        self,
+        method: Method,
+        device_id: str,
+        path: str,
+        *,
+        expiry_seconds: int | None,
+        async_id: str | None,
+        accept: str | None = None,
+        payload: bytes | None = None,
+        content_type: str | None = None,
+    ) -> AsyncDeviceRequest:
+        identity = async_id or uuid.uuid4().hex
+        operation = _operations.place_device_request(
+            device_id,
+            identity,
+            method=method,
+            path=path,
+            payload=payload,
+            content_type=content_type,
+            accept=accept,
+            expiry_seconds=expiry_seconds,
+        )
+        issued_at = utc_now()
+        expectation = await self._pump.expect(identity)
+        await self._send(operation)
+        return AsyncDeviceRequest(
+            async_id=identity,
+            device_id=device_id,
+            path=path,
+            method=method,
+            issued_at=issued_at,
+            expiry_seconds=expiry_seconds,
+            _expectation=expectation,
+            _pump=self._pump,
+        )

@@ -1,0 +1,42 @@
+"""Tables of what a client has fetched; pandas is an extra and is imported only when a table is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from mirror_sdk._reports import utc_now
+from mirror_sdk.device import DeviceObject
+from mirror_sdk.wire.directory import Device
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def device_ids(devices: Iterable[str | Device]) -> list[str]:
+    """The ids of devices that are given by their ids or as the directory lists them.
+
+    Raises:
+        TypeError: A single text was given where a list of device ids belongs.
+    """
+    if isinstance(devices, str):
+        raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
+    return [device if isinstance(device, str) else device.id for device in devices]
+
+
+def state_table(
+    objects: Sequence[DeviceObject], *, paths: Sequence[str] | None, raw: bool, server: str
+) -> pd.DataFrame:
+    """The state table of device objects; see :func:`mirror_sdk.frames.state_frame`.
+
+    Raises:
+        ImportError: pandas is not installed.
+        ValueRefused: A pattern is not one.
+    """
+    try:
+        from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a client is not
+    except ImportError as exc:
+        raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc
+    # The oldest, so that no row is older than the table says it is.
+    taken_at = min((one.created_at for one in objects), default=utc_now())
+    return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=server)

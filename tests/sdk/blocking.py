@@ -1,0 +1,86 @@
+"""Lets the asynchronous client be used by tests that block, so that one test of a flow runs over both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any, Self
+
+from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch
+
+PATIENCE_SECONDS = 60
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What the coroutine gives, waited for."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_SECONDS)
+
+    def tasks_left(self) -> int:
+        """How many tasks still run."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return int(self.run(count()))
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_SECONDS)
+        self._loop.close()
+
+
+class Blocking:
+    """An asynchronous object whose methods block; what they give is wrapped in the same way."""
+
+    def __init__(self, wrapped: Any, loop: Loop) -> None:
+        self._wrapped = wrapped
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, "aclose" if name == "close" else name)
+        return self._blocking(found) if callable(found) else found
+
+    def __repr__(self) -> str:
+        return repr(self._wrapped)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run(self._wrapped.__aexit__(None, None, None))
+
+    def _blocking(self, method: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            async def run() -> Any:
+                made = method(*arguments, **options)
+                return await made if inspect.isawaitable(made) else made
+
+            return self._wrap(self._loop.run(run()))
+
+        return call
+
+    def _wrap(self, made: Any) -> Any:
+        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncWatch):
+            return Blocking(made, self._loop)
+        if isinstance(made, AsyncEvents):
+            # Events of the other client begin where it is asked for them.
+            self._loop.run(made.__aenter__())
+            return self._iterate(made)
+        return made
+
+    def _iterate(self, events: AsyncEvents) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._loop.run(events.__anext__())
+            except StopAsyncIteration:
+                return

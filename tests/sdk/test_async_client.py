@@ -1,0 +1,240 @@
+"""What only the asynchronous client has: tasks that wait together, cancellation, other loops, async callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, Event, WaitTimeout
+from mirror_sdk._async_sender import MOST_AT_ONCE
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+URL = "http://mirror.localhost"
+
+
+@pytest.fixture
+def run(mirror: Any) -> Callable[[Callable[[AsyncMirrorClient], Awaitable[Any]]], Any]:
+    """Runs a scene with a client on a new loop, on which nothing may be left afterwards."""
+
+    def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
+        async def whole() -> Any:
+            async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+                result = await asyncio.wait_for(scene(client), 30)
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            return result
+
+        return asyncio.run(whole())
+
+    return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+def test_many_tasks_wait_with_one_poll(run, mirror, bench, device_id):
+    polls: list[int] = []
+
+    async def scene(client):
+        held = 0
+        send = client._sender._exchange
+
+        async def counted(operation):
+            nonlocal held
+            held += bool(operation.hold_seconds)
+            polls.append(held)
+            try:
+                return await send(operation)
+            finally:
+                held -= bool(operation.hold_seconds)
+
+        client._sender._exchange = counted
+        return await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
+
+    assert run(scene) == [21.5] * 20
+    assert max(polls) == 1
+
+
+def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, device_id):
+    bench.set_online(device_id, False)
+
+    async def scene(client):
+        requests = [await client.begin_read(device_id, TEMPERATURE) for _ in range(3)]
+        waits = [asyncio.create_task(request.result(20)) for request in requests]
+        await until(lambda: client._pump._is_reading)
+        await asyncio.sleep(0.05)
+        waits[0].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waits[0]
+        await asyncio.to_thread(bench.set_online, device_id, True)
+        values = [(await wait).python for wait in waits[1:]]
+        return values, (await requests[0].result(5)).python
+
+    assert run(scene) == ([21.5, 21.5], 21.5)
+
+
+def test_a_cancelled_wait_leaves_nothing_behind(run, bench, device_id):
+    bench.set_online(device_id, False)
+
+    async def scene(client):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
+        assert not client._pump._is_reading
+        assert not client._pump._onlookers
+        assert client._pump._inbox.is_idle
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
+
+    run(scene)
+
+
+def test_a_cancelled_step_of_the_events_loses_nothing(run, bench, device_id):
+    async def scene(client):
+        async with client.events(timeout=5) as first, client.events(timeout=5) as second:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(first), 0.05)
+            await client.subscribe(device_id, TEMPERATURE)
+            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+            return [[(await anext(events)).value.python for _ in range(2)] for events in (first, second)]
+
+    assert run(scene) == [[21.5, 30.0]] * 2
+
+
+def test_events_end_when_none_came_for_so_long_and_after_their_limit(run, device_id):
+    async def scene(client):
+        assert [event async for event in client.events(timeout=0.05)] == []
+        await client.read_value(device_id, TEMPERATURE)
+        assert len([event async for event in client.events(after=0, limit=1)]) == 1
+        assert [event async for event in client.events(after=0, limit=0)] == []
+
+    run(scene)
+
+
+def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
+    heard: list[Event] = []
+
+    async def scene(client):
+        async def callback(event: Event) -> None:
+            await asyncio.sleep(0)
+            heard.append(event)
+            raise ValueError("no")
+
+        await client.subscribe(device_id, TEMPERATURE)
+        async with await client.watch(callback, paths=[TEMPERATURE]) as watch:
+            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+            await until(lambda: heard)
+            await until(lambda: watch.errors)
+            assert watch.is_running
+        assert not watch.is_running
+        return {type(error) for error in watch.errors}
+
+    assert run(scene) == {ValueError}
+
+
+def test_a_callback_may_stop_its_own_watch(run, bench, device_id):
+    async def scene(client):
+        async def callback(event: Event) -> None:
+            await watch.stop()
+
+        await client.subscribe(device_id, TEMPERATURE)
+        watch = await client.watch(callback, paths=[TEMPERATURE])
+        await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+        await until(lambda: not watch.is_running)
+
+    run(scene)
+
+
+def test_a_wait_that_is_over_says_that_the_request_may_still_finish(run, bench, device_id):
+    bench.set_online(device_id, False)
+
+    async def scene(client):
+        request = await client.begin_read(device_id, TEMPERATURE)
+        with pytest.raises(WaitTimeout, match="may still finish"):
+            await request.result(0)
+        assert not await request.done()
+        await asyncio.to_thread(bench.set_online, device_id, True)
+        return (await request.result(10)).python
+
+    assert run(scene) == 21.5
+
+
+def test_only_so_many_requests_are_under_way_at_once(mirror, device_id):
+    under_way, most = 0, 0
+
+    class Counting(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.001)
+            answer = await mirror.async_transport.handle_async_request(request)
+            under_way -= 1
+            return answer
+
+    async def scene():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Counting()) as client:
+            await asyncio.gather(*(client.get_device(device_id) for _ in range(50)))
+
+    asyncio.run(scene())
+    assert 1 < most <= MOST_AT_ONCE
+
+
+def test_without_an_asyncio_loop_it_is_a_clear_error():
+    client = AsyncMirrorClient(URL, "key")
+    step = client.get_device("x")
+    with pytest.raises(ConfigError, match="asyncio event loop"):
+        step.send(None)
+    asyncio.run(client.aclose())
+
+
+def test_it_runs_on_uvloop(mirror, device_id):
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scene():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            return await client.read_value(device_id, TEMPERATURE)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(scene()) == 21.5
+
+
+def test_what_is_safe_to_repeat_is_sent_again_when_its_answer_was_lost(mirror, device_id):
+    lost = 0
+
+    class Losing(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            nonlocal lost
+            answer = await mirror.async_transport.handle_async_request(request)
+            if request.method == "POST" and lost == 0:
+                lost += 1
+                raise httpx.ReadError("reset", request=request)
+            return answer
+
+    async def scene():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Losing()) as client:
+            client._sender._sleep = lambda seconds: asyncio.sleep(0)
+            request = await client.begin_read(device_id, TEMPERATURE)
+            return (await request.result(10)).python, len(await client.list_device_requests())
+
+    assert asyncio.run(scene()) == (21.5, 0)
+    assert lost == 1
+
+
+def test_a_server_that_is_gone_is_connection_failed():
+    async def scene():
+        async with AsyncMirrorClient("http://127.0.0.1:9", "key") as client:
+            client._sender._sleep = lambda seconds: asyncio.sleep(0)
+            assert not await client.is_healthy()
+            with pytest.raises(ConnectionFailed):
+                await client.get_device("x")
+
+    asyncio.run(scene())

@@ -1,0 +1,66 @@
+"""The two clients are twins: the same names, parameters, defaults and annotations."""
+
+import inspect
+import re
+
+import pytest
+
+from mirror_sdk import AsyncDeviceRequest, AsyncMirrorClient, AsyncWatch, DeviceRequest, MirrorClient, Watch
+
+TWINS = [(MirrorClient, AsyncMirrorClient), (DeviceRequest, AsyncDeviceRequest), (Watch, AsyncWatch)]
+NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
+# What the asynchronous one has instead.
+TYPES = {
+    "Iterator[Event]": "AsyncEvents",
+    "DeviceRequest": "AsyncDeviceRequest",
+    "Watch": "AsyncWatch",
+    "httpx.BaseTransport | None": "httpx.AsyncBaseTransport | None",
+}
+AT_ONCE = {"events", "from_env"}
+"""What the asynchronous client does without waiting."""
+
+
+def public(kind):
+    return {
+        name: member
+        for name, member in inspect.getmembers(kind)
+        if (not name.startswith("_") or name in {"__init__", "__enter__", "__aenter__"})
+        and (callable(member) or isinstance(member, property))
+    }
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_they_have_the_same_names(sync, twin):
+    assert {NAMES.get(name, name) for name in public(sync)} == set(public(twin))
+
+
+@pytest.mark.parametrize(
+    ("sync", "twin", "name"),
+    [(sync, twin, name) for sync, twin in TWINS for name in public(sync)],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+def test_each_method_takes_and_gives_the_same(sync, twin, name):
+    ours, theirs = public(sync)[name], public(twin)[NAMES.get(name, name)]
+    if isinstance(ours, property):
+        ours, theirs = ours.fget, theirs.fget
+    if name == "__init__" and sync is not MirrorClient:
+        return  # made by a client, never by a user
+    wanted, found = inspect.signature(ours), inspect.signature(theirs)
+    assert list(found.parameters) == list(wanted.parameters)
+    for parameter in wanted.parameters.values():
+        twin_parameter = found.parameters[parameter.name]
+        assert (twin_parameter.kind, twin_parameter.default) == (parameter.kind, parameter.default)
+        assert twin_parameter.annotation == TYPES.get(parameter.annotation, parameter.annotation)
+    assert found.return_annotation == TYPES.get(wanted.return_annotation, wanted.return_annotation)
+    own = name in vars(sync) and not isinstance(public(sync)[name], property)
+    if own and name not in AT_ONCE | {"__init__"}:
+        assert inspect.iscoroutinefunction(theirs)
+    assert theirs.__doc__ or name.startswith("__")
+
+
+@pytest.mark.parametrize("twin", [AsyncMirrorClient, AsyncDeviceRequest])
+def test_what_the_twin_says_of_itself_leads_to_a_method_that_is_there(twin):
+    for name, member in public(twin).items():
+        for kind, method in re.findall(r":meth:`mirror_sdk\.(\w+)\.(\w+)`", member.__doc__ or ""):
+            assert method == name
+            assert callable(getattr({"MirrorClient": MirrorClient, "DeviceRequest": DeviceRequest}[kind], method))
