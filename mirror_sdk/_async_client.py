@@ -16,13 +16,13 @@ from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogRea
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
-from mirror_sdk._tables import device_ids, state_table
+from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.values import PythonValue, encode
+from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -332,6 +332,19 @@ class AsyncMirrorClient:
         """
         return AsyncEvents(AsyncLogReader(self._send, after=after), timeout_seconds=timeout, limit=limit)
 
+    async def events_frame(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.events_frame`."""
+        events = [event async for event in self.events(timeout=timeout, limit=limit, after=after)]
+        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+
     async def watch(
         self,
         callback: Callable[[Event], object],
@@ -384,6 +397,8 @@ class AsyncMirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
+            accepted_at=utc_now(),
+            asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
             _pump=self._pump,
         )

@@ -15,13 +15,13 @@ from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
 from mirror_sdk._sender import Sender
-from mirror_sdk._tables import device_ids, state_table
+from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.values import PythonValue, encode
+from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -451,6 +451,34 @@ class MirrorClient:
             reader.go_to_end()
         return islice(iterate_events(reader, timeout_seconds=timeout), limit)
 
+    def events_frame(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+    ) -> pd.DataFrame:
+        """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
+
+        ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
+
+        Args:
+            timeout: Seconds without any event after which the table ends.
+            limit: How many events at most.
+            after: Number of an entry to go on behind, instead of at the end of the log.
+            raw: Whether the payloads stand in ``value_raw``.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
+            ValueRefused: ``tz`` is no time zone.
+        """
+        events = self.events(timeout=timeout, limit=limit, after=after)
+        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+
     def watch(
         self,
         callback: Callable[[Event], object],
@@ -520,6 +548,8 @@ class MirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
+            accepted_at=utc_now(),
+            asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
             _pump=self._pump,
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.events import Event
 from mirror_sdk.wire.directory import Device
 
 if TYPE_CHECKING:
@@ -33,10 +36,27 @@ def state_table(
         ImportError: pandas is not installed.
         ValueRefused: A pattern is not one.
     """
-    try:
-        from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a client is not
-    except ImportError as exc:
-        raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc
+    frames = _frames()
     # The oldest, so that no row is older than the table says it is.
     taken_at = min((one.created_at for one in objects), default=utc_now())
-    return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=server)
+    table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=server)
+    return table
+
+
+def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: str) -> pd.DataFrame:
+    """The events table; see :func:`mirror_sdk.frames.events_frame`.
+
+    Raises:
+        ImportError: pandas is not installed.
+        ValueRefused: ``tz`` is no time zone.
+    """
+    table: pd.DataFrame = _frames().events_frame(events, raw=raw, tz=tz, server=server)
+    return table
+
+
+def _frames() -> ModuleType:
+    try:
+        # Only now: pandas is an extra, a client is not.
+        return import_module("mirror_sdk.frames")
+    except ImportError as exc:
+        raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror_sdk._async_channels import AsyncAnswerPump
-from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed
 from mirror_sdk.values import Value
@@ -16,7 +15,6 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class AsyncDeviceRequest(PlacedRequest):
     """As :class:`~mirror_sdk.DeviceRequest`, awaited. A wait that is cancelled leaves the request as it is."""
 
-    _expectation: Expectation
     _pump: AsyncAnswerPump
 
     def __repr__(self) -> str:

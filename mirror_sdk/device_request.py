@@ -19,7 +19,7 @@ LONGEST_DEFAULT_WAIT_SECONDS = 60.0
 _EXPIRY_MARGIN_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlacedRequest:
     """A request the service has accepted, and how its answer is to be read.
 
@@ -30,6 +30,8 @@ class PlacedRequest:
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
         issued_at: When this client began it.
         expiry_seconds: For how long it may wait for the device; ``None`` leaves that to the service.
+        accepted_at: When the service had accepted it; ``None`` for one that was taken up again.
+        asked: The value it is to write; ``None`` where it writes none.
     """
 
     async_id: str
@@ -38,6 +40,14 @@ class PlacedRequest:
     method: Method
     issued_at: datetime
     expiry_seconds: int | None
+    accepted_at: datetime | None = None
+    asked: Value | None = None
+    _expectation: Expectation
+
+    @property
+    def answer(self) -> AsyncResponse | None:
+        """The answer, if it has come; this asks nobody."""
+        return self._expectation.answer
 
     @property
     def default_timeout_seconds(self) -> float:
@@ -80,7 +90,6 @@ class DeviceRequest(PlacedRequest):
     does not cancel the request.
     """
 
-    _expectation: Expectation
     _pump: AnswerPump
 
     def __repr__(self) -> str:

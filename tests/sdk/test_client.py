@@ -35,6 +35,7 @@ from mirror_sdk import (
 from mirror_sdk._operations import place_device_request
 from mirror_sdk._sender import Sender
 from mirror_sdk.config import Settings
+from mirror_sdk.frames import requests_frame
 from mirror_server.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
@@ -495,3 +496,28 @@ def test_requests_without_an_answer_are_listed(client, bench, device_id):
     assert client.list_device_requests() == []
     with pytest.raises(NotFound):
         client.list_device_requests("nobody")
+
+
+def test_the_log_is_a_table(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, "30")
+    client.read_value(device_id, TEMPERATURE)
+    frame = client.events_frame(after=0, timeout=1)
+    assert frame["event"].tolist().count("observation") == 2
+    assert frame["value_num"].dropna().tolist() == [21.5, 30.0]
+    assert frame.attrs["mirror"] == {"complete": True, "server": "http://mirror.localhost"}
+
+
+def test_handles_are_a_ledger(client, bench, device_id):
+    done = client.begin_write(device_id, SWITCH, True)
+    done.result()
+    bench.set_answer(device_id, "reject")
+    refused = client.begin_write(device_id, SWITCH, False)
+    assert refused.exception() is not None
+    bench.set_online(device_id, False)
+    waiting = client.begin_read(device_id, TEMPERATURE)
+    frame = requests_frame(getattr(each, "_wrapped", each) for each in (done, refused, waiting))
+    assert frame["status"].tolist() == ["success", "failure", "pending"]
+    assert frame["asked_bool"].tolist()[:2] == [True, False]
+    assert frame["accepted_at"].notna().all()
+    assert frame["finished_at"].notna().tolist() == [True, True, False]

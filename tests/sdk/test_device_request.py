@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable
 from mirror_sdk.values import NO_VALUE
@@ -21,6 +22,7 @@ def placed(method: Method = "GET", expiry_seconds: int | None = None) -> PlacedR
         method=method,
         issued_at=datetime(2026, 1, 5, tzinfo=UTC),
         expiry_seconds=expiry_seconds,
+        _expectation=Expectation("a1"),
     )
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk import frames
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames import (
@@ -21,6 +20,7 @@ from mirror_sdk.frames import (
     value_column,
     wide,
 )
+from mirror_sdk.frames.state import _RESOURCE_COLUMNS
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.directory import Device
@@ -86,7 +86,7 @@ def test_the_state_table_is_the_documented_one_also_when_it_is_empty(devices):
 
 def test_every_column_of_a_schema_is_filled_by_a_reader_of_its_own():
     per_device = {"device_id", "endpoint_name"}
-    assert per_device | set(frames._RESOURCE_COLUMNS) == set(STATE_RAW_SCHEMA.names)
+    assert per_device | set(_RESOURCE_COLUMNS) == set(STATE_RAW_SCHEMA.names)
 
 
 def test_the_value_is_split_by_kind():

@@ -1,9 +1,4 @@
-"""Tables of what the mirror holds, for pandas. A pyarrow schema defines each table: its columns, types and order.
-
-Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds.
-
-Source: specification 2.2; wire.md 1 and 6.
-"""
+"""The state table, one row per device and resource, and the table of devices. Source: specification 2.2; wire.md 1."""
 
 from __future__ import annotations
 
@@ -18,45 +13,34 @@ from pandas.api.types import infer_dtype
 
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, boolean, build, fixed_category, moment, number, text
 from mirror_sdk.values import NO_VALUE, Value, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import PathParts, check_pattern, matches, parse_path
-
-_CATEGORY = pa.dictionary(pa.int32(), pa.string())
-_INSTANT = pa.timestamp("ms", tz="UTC")
-_CATEGORIES = b"categories"
-
-
-def _fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
-    """A column whose categories are always these, in this order, whatever occurs in it."""
-    arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
-    return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
-
 
 STATE_SCHEMA = pa.schema(
     [
-        pa.field("device_id", _CATEGORY),
-        pa.field("endpoint_name", _CATEGORY),
-        pa.field("path", _CATEGORY),
+        pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
+        pa.field("path", CATEGORY),
         pa.field("object_id", pa.int32()),
         pa.field("instance_id", pa.int32()),
         pa.field("resource_id", pa.int32()),
-        pa.field("label", _CATEGORY),
-        pa.field("unit", _CATEGORY),
+        pa.field("label", CATEGORY),
+        pa.field("unit", CATEGORY),
         pa.field("reported_num", pa.float64()),
         pa.field("reported_text", pa.string()),
         pa.field("reported_bool", pa.bool_()),
-        _fixed_category("value_kind", [kind.value for kind in ValueKind]),
-        pa.field("reported_at", _INSTANT),
-        pa.field("fresh_until", _INSTANT),
+        fixed_category("value_kind", [kind.value for kind in ValueKind]),
+        pa.field("reported_at", INSTANT),
+        pa.field("fresh_until", INSTANT),
         pa.field("desired_num", pa.float64()),
         pa.field("desired_text", pa.string()),
         pa.field("desired_bool", pa.bool_()),
-        _fixed_category("desired_status", [status.name.lower() for status in DesiredStatus], ordered=True),
-        pa.field("requested_at", _INSTANT),
-        pa.field("desired_at", _INSTANT),
+        fixed_category("desired_status", [status.name.lower() for status in DesiredStatus], ordered=True),
+        pa.field("requested_at", INSTANT),
+        pa.field("desired_at", INSTANT),
         pa.field("subscribed", pa.bool_()),
     ]
 )
@@ -71,21 +55,14 @@ DIRECTORY_SCHEMA = pa.schema(
     [
         pa.field("device_id", pa.string()),
         pa.field("endpoint_name", pa.string()),
-        pa.field("endpoint_type", _CATEGORY),
-        pa.field("state", _CATEGORY),
+        pa.field("endpoint_type", CATEGORY),
+        pa.field("state", CATEGORY),
         pa.field("queue_mode", pa.bool_()),
-        pa.field("created_at", _INSTANT),
-        pa.field("updated_at", _INSTANT),
+        pa.field("created_at", INSTANT),
+        pa.field("updated_at", INSTANT),
     ]
 )
 """The table of devices."""
-
-_PANDAS_DTYPES: Mapping[pa.DataType, object] = {
-    pa.int32(): pd.Int32Dtype(),
-    pa.float64(): pd.Float64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-    pa.string(): pd.StringDtype(),
-}
 
 _WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", "string": "string"}
 
@@ -106,18 +83,6 @@ def _desired(resource: Resource) -> Value:
     return resource.desired.value if resource.desired else NO_VALUE
 
 
-def _num(value: Value) -> float | None:
-    return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
-
-
-def _text(value: Value) -> str | None:
-    return str(value) if value.kind in (ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK) else None
-
-
-def _bool(value: Value) -> bool | None:
-    return value.python if isinstance(value.python, bool) else None
-
-
 def _status(resource: Resource) -> str | None:
     status = resource.desired.status if resource.desired else None
     return None if status is None else status.name.lower()
@@ -130,15 +95,15 @@ _RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
     "resource_id": lambda resource: _parts(resource.path)[2],
     "label": lambda resource: resource.label or None,
     "unit": lambda resource: resource.unit or None,
-    "reported_num": lambda resource: _num(_reported(resource)),
-    "reported_text": lambda resource: _text(_reported(resource)),
-    "reported_bool": lambda resource: _bool(_reported(resource)),
+    "reported_num": lambda resource: number(_reported(resource)),
+    "reported_text": lambda resource: text(_reported(resource)),
+    "reported_bool": lambda resource: boolean(_reported(resource)),
     "value_kind": lambda resource: _reported(resource).kind.value,
     "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
     "fresh_until": lambda resource: resource.reported and resource.reported.expires_at,
-    "desired_num": lambda resource: _num(_desired(resource)),
-    "desired_text": lambda resource: _text(_desired(resource)),
-    "desired_bool": lambda resource: _bool(_desired(resource)),
+    "desired_num": lambda resource: number(_desired(resource)),
+    "desired_text": lambda resource: text(_desired(resource)),
+    "desired_bool": lambda resource: boolean(_desired(resource)),
     "desired_status": _status,
     "requested_at": lambda resource: resource.desired and resource.desired.requested_at,
     "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
@@ -155,6 +120,7 @@ def state_frame(
     raw: bool = False,
     taken_at: datetime,
     server: str = "",
+    tz: str | None = None,
 ) -> pd.DataFrame:
     """The state table: one row per device and resource, in the order of the devices and their resources.
 
@@ -164,6 +130,7 @@ def state_frame(
         raw: Whether the payloads stand in ``reported_raw`` and ``desired_raw``.
         taken_at: The instant the table shows, with its time zone.
         server: Where the state was read from.
+        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
         A frame with these columns, also when it has no rows:
@@ -200,12 +167,12 @@ def state_frame(
         (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        ValueRefused: ``taken_at`` is naive, or ``paths`` is one text or has a ``*`` that is not at its end.
+        ValueRefused: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
+            at its end.
 
     Source: specification 2.2; wire.md 1.
     """
-    if taken_at.tzinfo is None:
-        raise ValueRefused(f"taken_at={taken_at} has no time zone; give one with taken_at.replace(tzinfo=UTC)")
+    about = {"taken_at": moment("taken_at", taken_at)}
     patterns = _checked_patterns(paths)
     schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
     columns: dict[str, list[object]] = {name: [] for name in schema.names}
@@ -218,14 +185,7 @@ def state_frame(
         for name, read in _RESOURCE_COLUMNS.items():
             if name in columns:
                 columns[name].extend(map(read, resources))
-    frame = _frame(columns, schema)
-    frame.attrs["mirror"] = {
-        "taken_at": write_timestamp(taken_at),
-        "devices": device_count,
-        "complete": True,
-        "server": server,
-    }
-    return frame
+    return build(columns, schema, tz=tz, **about, devices=device_count, complete=True, server=server)
 
 
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
@@ -250,11 +210,11 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """
     rows = list(devices)
     columns = {name: [getattr(device, name) for device in rows] for name in DIRECTORY_SCHEMA.names[1:]}
-    return _frame({"device_id": [device.id for device in rows], **columns}, DIRECTORY_SCHEMA)
+    return build({"device_id": [device.id for device in rows], **columns}, DIRECTORY_SCHEMA)
 
 
-def value_column(frame: pd.DataFrame, of: Literal["reported", "desired"] = "reported") -> pd.Series:
-    """One column of readable values out of the three typed ones of a state table.
+def value_column(frame: pd.DataFrame, of: Literal["reported", "desired", "value", "asked"] = "reported") -> pd.Series:
+    """One column of readable values out of the three typed ones of a table.
 
     Returns:
         An object series of ``float``, ``bool`` and ``str``, named ``value``; ``NA`` where there is no value or an
@@ -318,18 +278,3 @@ def _checked_patterns(paths: Sequence[str] | None) -> Sequence[str] | None:
 
 def _matches_any(patterns: Sequence[str] | None, path: str) -> bool:
     return patterns is None or any(matches(pattern, path) for pattern in patterns)
-
-
-def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
-    if not field.metadata:
-        return pa.array(values, type=field.type)
-    categories = field.metadata[_CATEGORIES].decode().split()
-    index_of = {None: None} | {category: index for index, category in enumerate(categories)}
-    indices = pa.array([index_of[value] for value in values], type=field.type.index_type)
-    return pa.DictionaryArray.from_arrays(indices, categories, ordered=field.type.ordered)
-
-
-def _frame(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pd.DataFrame:
-    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
-    return frame

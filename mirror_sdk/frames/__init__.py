@@ -1,0 +1,46 @@
+"""Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
+
+Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
+a ``tz`` is given. What a table is based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files. With
+this module imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`.
+"""
+
+from mirror_sdk.frames.accessor import MirrorAccessor
+from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
+from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
+from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
+from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, requests_frame
+from mirror_sdk.frames.state import (
+    DIRECTORY_SCHEMA,
+    STATE_RAW_SCHEMA,
+    STATE_SCHEMA,
+    directory_frame,
+    state_frame,
+    value_column,
+    wide,
+)
+
+__all__ = [
+    "DIRECTORY_SCHEMA",
+    "DRIFT_SCHEMA",
+    "EVENTS_RAW_SCHEMA",
+    "EVENTS_SCHEMA",
+    "REQUESTS_SCHEMA",
+    "STATE_RAW_SCHEMA",
+    "STATE_SCHEMA",
+    "DriftKind",
+    "MirrorAccessor",
+    "RequestStatus",
+    "directory_frame",
+    "drift_frame",
+    "events_frame",
+    "from_arrow",
+    "in_zone",
+    "read_parquet",
+    "requests_frame",
+    "state_frame",
+    "to_arrow",
+    "value_column",
+    "wide",
+]

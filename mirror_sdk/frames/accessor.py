@@ -1,0 +1,175 @@
+"""``frame.mirror``: what can be asked of a table of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import pandas as pd
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.drift import drift_frame
+from mirror_sdk.frames.state import value_column, wide
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@pd.api.extensions.register_dataframe_accessor("mirror")
+class MirrorAccessor:
+    """What can be asked of a state, events, requests or drift table, and of any table with the columns needed.
+
+    Raises:
+        ValueRefused: The table lacks a column; the message names it.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    @property
+    def value(self) -> pd.Series:
+        """One column of readable values: the reported ones of a state or drift table, else those that came."""
+        return value_column(self._frame, "reported" if "reported_num" in self._frame else self._of("value"))
+
+    @property
+    def desired(self) -> pd.Series:
+        """One column of the readable values that were asked for."""
+        return value_column(self._frame, "desired" if "desired_num" in self._frame else self._of("asked"))
+
+    @property
+    def labels(self) -> pd.Series:
+        """What each row is called: the label of its resource, else its path."""
+        self._need("path")
+        path = self._frame["path"].astype(object)
+        if "label" not in self._frame:
+            return path.rename("label")
+        label = self._frame["label"].astype(object)
+        return label.mask(label.isna(), path).rename("label")
+
+    def in_zone(self, tz: str) -> pd.DataFrame:
+        """The same table with its times in another zone, such as ``Europe/Berlin``."""
+        return in_zone(self._frame, tz)
+
+    def wide(self, *, columns: Literal["path", "label"] = "path") -> pd.DataFrame:
+        """One row per device and one column per resource.
+
+        A state table shows the reported values, see :func:`mirror_sdk.frames.wide`; a requests table how the last
+        request of each stands, a drift table its kinds. An events table has one row for each moment something changed,
+        and one column for each device and resource.
+        """
+        frame = self._frame
+        self._need("device_id", "path")
+        if "event" in frame:
+            return self._wide_events()
+        if "reported_at" in frame:
+            return wide(frame, columns=columns)
+        shown = "kind" if "kind" in frame else "status"
+        self._need(shown)
+        last = frame.drop_duplicates(["device_id", "path"], keep="last").astype({shown: object})
+        table = last.astype({"device_id": object, "path": object}).pivot(
+            index="device_id", columns="path", values=shown
+        )
+        return table.rename_axis(columns=None)
+
+    def drift(
+        self, *, tolerance: float | Mapping[str, float] = 0.0, relative: float = 0.0, now: datetime | None = None
+    ) -> pd.DataFrame:
+        """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`."""
+        return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now)
+
+    def stale(self, age: str | pd.Timedelta, *, now: datetime | None = None) -> pd.DataFrame:
+        """The rows whose value is older than ``age`` (``"1h"``, ``"30min"``), or was never reported.
+
+        Args:
+            age: How old a value may be.
+            now: From which moment on it is counted back; the moment of the table by default.
+
+        Raises:
+            ValueRefused: ``age`` is no span of time, or no moment is known.
+        """
+        self._need("reported_at")
+        limit = _span(age)
+        moment = pd.Timestamp(now) if now is not None else self._taken_at()
+        reported_at = self._frame["reported_at"]
+        return self._frame[reported_at.isna() | (reported_at < moment - limit)]
+
+    def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the numbers of an events table over time, a line for each device and resource.
+
+        Args:
+            paths: Only these resources.
+            ax: Where to draw; a new figure by default.
+
+        Returns:
+            The axes, with the time zone on the horizontal one.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        try:
+            import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as exc:
+            raise ImportError('plots need matplotlib: pip install "device-state-mirror[notebook]"') from exc
+        self._need("device_id", "path", "value_num", "changed_at")
+        numbers = self._frame[self._frame["value_num"].notna() & self._frame["changed_at"].notna()]
+        if paths is not None:
+            numbers = numbers[numbers["path"].isin(list(paths))]
+        axes: Axes = plt.subplots(figsize=(9, 4), layout="constrained")[1] if ax is None else ax
+        for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False):
+            ordered = rows.sort_values("changed_at")
+            name = f"{str(device_id)[-6:]} {path}"
+            axes.plot(
+                ordered["changed_at"],
+                ordered["value_num"].astype(float),
+                marker=".",
+                drawstyle="steps-post",
+                label=name,
+            )
+        axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
+        axes.set_ylabel("value")
+        if not numbers.empty:
+            axes.legend(loc="best", fontsize="small")
+        axes.grid(visible=True, alpha=0.3)
+        return axes
+
+    def _wide_events(self) -> pd.DataFrame:
+        frame = self._frame[self._frame["event"] == "observation"]
+        cells = pd.DataFrame(
+            {
+                "changed_at": frame["changed_at"],
+                "device_id": frame["device_id"].astype(object),
+                "path": frame["path"].astype(object),
+                "value": value_column(frame, "value"),
+            }
+        )
+        last = cells.drop_duplicates(["changed_at", "device_id", "path"], keep="last")
+        table = last.pivot(index="changed_at", columns=["device_id", "path"], values="value")
+        return table.sort_index()
+
+    def _taken_at(self) -> pd.Timestamp:
+        taken_at = self._frame.attrs.get("mirror", {}).get("taken_at")
+        if taken_at is None:
+            raise ValueRefused("the table does not say when it was taken; give now=, such as datetime.now(UTC)")
+        return pd.Timestamp(taken_at)
+
+    def _of(self, prefix: Literal["value", "asked"]) -> Literal["value", "asked"]:
+        self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))
+        return prefix
+
+    def _need(self, *names: str) -> None:
+        missing = [name for name in names if name not in self._frame]
+        if missing:
+            raise ValueRefused(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
+
+
+def _span(age: str | pd.Timedelta) -> pd.Timedelta:
+    try:
+        span = pd.Timedelta(age)
+    except ValueError as exc:
+        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
+    # Also false for the span that is none.
+    if not span >= pd.Timedelta(0):
+        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'")
+    return span

@@ -1,0 +1,113 @@
+"""How tables are built: by column, from a pyarrow schema that defines names, types and order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.wire.model import write_timestamp
+
+CATEGORY = pa.dictionary(pa.int32(), pa.string())
+INSTANT = pa.timestamp("ms", tz="UTC")
+_CATEGORIES = b"categories"
+
+_PANDAS_DTYPES: Mapping[pa.DataType, object] = {
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(),
+}
+
+
+def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
+    """A column whose categories are always these, in this order, whatever occurs in it."""
+    arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
+    return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
+
+
+def value_fields(prefix: str) -> list[pa.Field]:
+    """The three typed columns of a value."""
+    return [
+        pa.field(f"{prefix}_num", pa.float64()),
+        pa.field(f"{prefix}_text", pa.string()),
+        pa.field(f"{prefix}_bool", pa.bool_()),
+    ]
+
+
+def number(value: Value) -> float | None:
+    """A number, for a ``_num`` column."""
+    return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
+
+
+def text(value: Value) -> str | None:
+    """A text, an object link, or a time, for a ``_text`` column."""
+    return str(value) if value.kind in (ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK) else None
+
+
+def boolean(value: Value) -> bool | None:
+    """A boolean, for a ``_bool`` column."""
+    return value.python if isinstance(value.python, bool) else None
+
+
+def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object]]:
+    """The three typed columns of values."""
+    return {
+        f"{prefix}_num": [number(value) for value in values],
+        f"{prefix}_text": [text(value) for value in values],
+        f"{prefix}_bool": [boolean(value) for value in values],
+    }
+
+
+def build(
+    columns: Mapping[str, Sequence[object]], schema: pa.Schema, *, tz: str | None = None, **about: object
+) -> pd.DataFrame:
+    """The frame of a schema, with what it is based on in ``attrs["mirror"]``.
+
+    Raises:
+        ValueRefused: There is no such time zone.
+    """
+    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    if about:
+        frame.attrs["mirror"] = about
+    return frame if tz is None else in_zone(frame, tz)
+
+
+def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
+    """The same table with its times in another zone, such as ``Europe/Berlin``.
+
+    Raises:
+        ValueRefused: There is no such time zone.
+    """
+    times = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.DatetimeTZDtype)]
+    try:
+        return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
+    except (KeyError, ValueError, OSError) as exc:
+        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+
+
+def moment(name: str, instant: datetime) -> str:
+    """An instant for ``attrs``.
+
+    Raises:
+        ValueRefused: It has no time zone.
+    """
+    if instant.tzinfo is None:
+        raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
+    return write_timestamp(instant)
+
+
+def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
+    if not field.metadata:
+        return pa.array(values, type=field.type)
+    categories = field.metadata[_CATEGORIES].decode().split()
+    index_of = {None: None} | {category: index for index, category in enumerate(categories)}
+    indices = pa.array([index_of[value] for value in values], type=field.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, categories, ordered=field.type.ordered)

@@ -1,0 +1,177 @@
+"""The drift table: where what was asked for and what is reported differ. Source: specification 2.2, 3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, value_fields
+
+
+class DriftKind(StrEnum):
+    """Why a resource is in the drift table.
+
+    ``PENDING``: a write is under way. ``FAILED``: the last write failed. ``REVERTED``: after the write succeeded the
+    device reported something else. ``NEVER_REPORTED``: nothing was reported since the write succeeded.
+    ``TYPE_MISMATCH``: what is reported is of another type.
+    """
+
+    PENDING = "pending"
+    FAILED = "failed"
+    REVERTED = "reverted"
+    NEVER_REPORTED = "never_reported"
+    TYPE_MISMATCH = "type_mismatch"
+
+
+DRIFT_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        *value_fields("desired"),
+        *value_fields("reported"),
+        fixed_category("kind", [kind.value for kind in DriftKind]),
+        pa.field("since", INSTANT),
+        pa.field("age", pa.duration("ms")),
+    ]
+)
+"""The drift table."""
+
+_TYPED = ("num", "text", "bool")
+
+
+def drift_frame(
+    state: pd.DataFrame,
+    *,
+    tolerance: float | Mapping[str, float] = 0.0,
+    relative: float = 0.0,
+    now: datetime | None = None,
+    tz: str | None = None,
+) -> pd.DataFrame:
+    """The drift table of a state table: one row per resource whose desired and reported value differ.
+
+    Args:
+        state: A state table.
+        tolerance: By how much numbers may differ; one for all, or by path, where a path that is not named has 0.
+        relative: By which part of the desired number they may differ; what allows more of both counts.
+        now: To which moment ``age`` reaches; the moment of the state table by default.
+        tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        device_id       category             the device
+        path            category             resource path
+        desired_num     Float64              the number that was asked for
+        desired_text    string               the text that was asked for
+        desired_bool    boolean              the boolean that was asked for
+        reported_num    Float64              the number that is reported
+        reported_text   string               the text that is reported
+        reported_bool   boolean              the boolean that is reported
+        kind            category             one of ``DriftKind``
+        since           datetime64[ms, UTC]  since when: the request, its failure or success, or the report
+        age             timedelta64[ms]      from ``since`` to ``now``
+        ==============  ===================  ===========================================================
+
+        Opaque values are compared where the state table has its raw columns, and left out otherwise.
+
+    Raises:
+        ValueRefused: A tolerance is negative, ``now`` is naive or unknown, ``tz`` is no time zone, or the table lacks
+            a column.
+
+    Source: specification 2.2 and 3.1.
+    """
+    instant = _moment(state, now)
+    asked = state[state["desired_status"].notna()]
+    kinds = _kinds(asked, tolerance, relative)
+    drifting = asked[kinds.notna()]
+    kinds = kinds[kinds.notna()]
+    since = _since(drifting, kinds)
+    columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
+    columns |= {"kind": kinds, "since": since, "age": instant - since}
+    plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
+    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()))
+
+
+def _plain(value: Any) -> object:
+    """A value of pandas as Arrow takes it, whatever its resolution."""
+    if pd.isna(value):
+        return None
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta()
+    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
+
+
+def _moment(state: pd.DataFrame, now: datetime | None) -> pd.Timestamp:
+    missing = {"desired_status", "reported_at", "desired_at", "requested_at"} - set(state.columns)
+    if missing:
+        raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+    if now is not None:
+        return pd.Timestamp(moment("now", now))
+    taken_at = state.attrs.get("mirror", {}).get("taken_at")
+    if taken_at is None:
+        raise ValueRefused("the table does not say when it was taken; give now=, such as datetime.now(UTC)")
+    return pd.Timestamp(taken_at)
+
+
+def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+    """The kind of each row, missing where nothing drifts."""
+    is_newer = asked["reported_at"].notna() & (asked["reported_at"] >= asked["desired_at"])
+    differs = ~_agree(asked, tolerance, relative)
+    has_value = {of: _has_typed(asked, of) for of in ("desired", "reported")}
+    same_type = pd.Series(False, index=asked.index)
+    for kind in _TYPED:
+        same_type |= asked[f"desired_{kind}"].notna() & asked[f"reported_{kind}"].notna()
+    comparable = has_value["desired"] & has_value["reported"]
+    raw = "desired_raw" in asked
+    kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
+    succeeded = asked["desired_status"] == "success"
+    opaque = ~has_value["desired"] & (~raw)
+    kinds = kinds.mask(succeeded & differs & is_newer & ~opaque, DriftKind.REVERTED.value)
+    kinds = kinds.mask(succeeded & comparable & ~same_type & is_newer, DriftKind.TYPE_MISMATCH.value)
+    kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
+    kinds = kinds.mask(asked["desired_status"] == "failure", DriftKind.FAILED.value)
+    return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
+
+
+def _has_typed(asked: pd.DataFrame, of: str) -> pd.Series:
+    return asked[[f"{of}_{kind}" for kind in _TYPED]].notna().any(axis=1)
+
+
+def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+    allowed = _allowed(asked, tolerance, relative)
+    numbers = ((asked["desired_num"] - asked["reported_num"]).abs() <= allowed).fillna(False)
+    texts = (asked["desired_text"] == asked["reported_text"]).fillna(False)
+    booleans = (asked["desired_bool"] == asked["reported_bool"]).fillna(False)
+    agree = numbers.astype(bool) | texts.astype(bool) | booleans.astype(bool)
+    if "desired_raw" in asked:
+        pairs = zip(asked["desired_raw"], asked["reported_raw"], strict=True)
+        agree |= pd.Series([desired == reported for desired, reported in pairs], index=asked.index, dtype=bool)
+    return agree
+
+
+def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+    given = list(tolerance.values()) if isinstance(tolerance, Mapping) else [tolerance]
+    if relative < 0 or any(one < 0 for one in given):
+        raise ValueRefused("a tolerance is a distance; give 0 or more")
+    if isinstance(tolerance, Mapping):
+        absolute = asked["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
+    else:
+        absolute = pd.Series(tolerance, index=asked.index, dtype="Float64")
+    by_part = (asked["desired_num"].abs() * relative).fillna(0.0)
+    return absolute.where(absolute >= by_part, by_part)
+
+
+def _since(drifting: pd.DataFrame, kinds: pd.Series) -> pd.Series:
+    since = drifting["desired_at"].copy()
+    since = since.mask(kinds == DriftKind.PENDING.value, drifting["requested_at"].fillna(drifting["desired_at"]))
+    reported = kinds.isin([DriftKind.REVERTED.value, DriftKind.TYPE_MISMATCH.value])
+    return since.mask(reported, drifting["reported_at"])

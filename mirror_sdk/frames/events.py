@@ -1,0 +1,89 @@
+"""The events table, one row per entry of the notification log. Source: specification 6; wire.md 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, value_columns, value_fields
+from mirror_sdk.values import NO_VALUE, ValueKind
+
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64()),
+        pa.field("first_seq", pa.int64()),
+        pa.field("uid", pa.string()),
+        fixed_category("event", [kind.value for kind in EventKind]),
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        *value_fields("value"),
+        fixed_category("value_kind", [kind.value for kind in ValueKind]),
+        pa.field("changed_at", INSTANT),
+        pa.field("received_at", INSTANT),
+        pa.field("async_id", pa.string()),
+        pa.field("status", pa.int16()),
+        pa.field("category", CATEGORY),
+    ]
+)
+"""The events table without its raw column."""
+
+EVENTS_RAW_SCHEMA = pa.schema([*EVENTS_SCHEMA, pa.field("value_raw", pa.binary())])
+"""The events table with ``raw=True``."""
+
+_PLAIN = ("seq", "first_seq", "uid", "device_id", "path", "changed_at", "received_at", "async_id", "status", "category")
+
+
+def events_frame(
+    events: Iterable[Event], *, raw: bool = False, tz: str | None = None, server: str = ""
+) -> pd.DataFrame:
+    """The events table: one row per event, in their order. A loss is a row too, with ``event`` ``gap``.
+
+    Args:
+        events: Events, such as ``client.events()`` gives; all are taken.
+        raw: Whether the payloads stand in ``value_raw``.
+        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        server: Where the events came from.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        seq             Int64                number of the last entry of the message; of a gap, the last missing one
+        first_seq       Int64                of a gap, the first missing number
+        uid             string               the entry's identity, the same however often it is read
+        event           category             one of ``EventKind``
+        device_id       category             the device it is about
+        path            category             the resource path it is about
+        value_num       Float64              a number, rounded to the nearest float past 2**53
+        value_text      string               a text, an object link, or a time in RFC 3339
+        value_bool      boolean              a boolean
+        value_kind      category             what the value is: one of ``ValueKind``
+        changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it
+        received_at     datetime64[ms, UTC]  when the client received it
+        async_id        string               the device request an async response belongs to
+        status          Int16                status of an async response
+        category        category             why a device request failed
+        value_raw       object               payload (bytes), with ``raw=True`` only
+        ==============  ===================  ===========================================================
+
+        ``attrs["mirror"]`` holds ``complete``, false when something was lost, and ``server``.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+
+    Source: specification 6; wire.md 5.
+    """
+    rows = list(events)
+    values = [event.value or NO_VALUE for event in rows]
+    columns: dict[str, list[object]] = {name: [getattr(event, name) for event in rows] for name in _PLAIN}
+    columns |= value_columns("value", values)
+    columns["event"] = [event.kind.value for event in rows]
+    columns["value_kind"] = [value.kind.value for value in values]
+    columns["value_raw"] = [value.raw for value in values]
+    complete = all(event.kind is not EventKind.GAP for event in rows)
+    return build(columns, EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA, tz=tz, complete=complete, server=server)

@@ -1,0 +1,136 @@
+"""The requests table, the ledger of what was asked: one row per device request. Source: specification E2; wire.md 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, value_columns, value_fields
+from mirror_sdk.values import NO_VALUE, Value
+
+
+class RequestStatus(StrEnum):
+    """How a request stands, from the first to the last; ``UNKNOWN`` is one whose end can no longer be found."""
+
+    QUEUED = "queued"
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+REQUESTS_SCHEMA = pa.schema(
+    [
+        pa.field("async_id", pa.string()),
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        fixed_category("method", ["GET", "PUT", "POST"]),
+        pa.field("requested_at", INSTANT),
+        pa.field("accepted_at", INSTANT),
+        pa.field("finished_at", INSTANT),
+        pa.field("expires_at", INSTANT),
+        fixed_category("status", [status.value for status in RequestStatus], ordered=True),
+        pa.field("category", CATEGORY),
+        pa.field("latency", pa.duration("ms")),
+        *value_fields("asked"),
+        *value_fields("value"),
+    ]
+)
+"""The requests table."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def requests_frame(requests: Iterable[PlacedRequest], *, tz: str | None = None, server: str = "") -> pd.DataFrame:
+    """The requests table: one row per device request, in their order. It looks at the handles and asks nobody.
+
+    Args:
+        requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        server: Where the requests went.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        async_id        string               what the request and its answer have in common
+        device_id       category             the device that was asked
+        path            category             the resource path
+        method          category             GET read, PUT write, POST execute
+        requested_at    datetime64[ms, UTC]  when this client began it
+        accepted_at     datetime64[ms, UTC]  when the service had accepted it
+        finished_at     datetime64[ms, UTC]  when it ended, by the service's clock
+        expires_at      datetime64[ms, UTC]  until when it may wait for the device, where this was said
+        status          category             ordered: queued < pending < success < failure < unknown
+        category        category             why it failed
+        latency         timedelta64[ms]      from ``requested_at`` to ``finished_at``
+        asked_num       Float64              the number that was to be written
+        asked_text      string               the text that was to be written
+        asked_bool      boolean              the boolean that was to be written
+        value_num       Float64              the number that came back
+        value_text      string               the text that came back
+        value_bool      boolean              the boolean that came back
+        ==============  ===================  ===========================================================
+
+        ``attrs["mirror"]`` holds ``complete``, whether all of them have ended, and ``server``.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+
+    Source: specification E2; wire.md 2 and 5.
+    """
+    rows = list(requests)
+    finished: list[object] = [_finished_at(request) for request in rows]
+    columns: dict[str, list[object]] = {
+        "async_id": [request.async_id for request in rows],
+        "device_id": [request.device_id for request in rows],
+        "path": [request.path for request in rows],
+        "method": [request.method for request in rows],
+        "requested_at": [request.issued_at for request in rows],
+        "accepted_at": [request.accepted_at for request in rows],
+        "finished_at": finished,
+        "expires_at": [_expires_at(request) for request in rows],
+        "status": [_status(request).value for request in rows],
+        "category": [request.answer.error if request.answer else None for request in rows],
+        "latency": [_latency(request) for request in rows],
+    }
+    columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
+    columns |= value_columns("value", [_value(request) for request in rows])
+    complete = all(request.answer is not None for request in rows)
+    return build(columns, REQUESTS_SCHEMA, tz=tz, complete=complete, server=server)
+
+
+def _status(request: PlacedRequest) -> RequestStatus:
+    if request.answer is None:
+        return RequestStatus.PENDING
+    return RequestStatus.SUCCESS if request.read_failure(request.answer) is None else RequestStatus.FAILURE
+
+
+def _finished_at(request: PlacedRequest) -> datetime | None:
+    if request.answer is None or request.answer.timestamp is None:
+        return None
+    return _EPOCH + timedelta(milliseconds=request.answer.timestamp)
+
+
+def _latency(request: PlacedRequest) -> timedelta | None:
+    finished_at = _finished_at(request)
+    return None if finished_at is None else finished_at - request.issued_at
+
+
+def _expires_at(request: PlacedRequest) -> datetime | None:
+    if request.expiry_seconds is None:
+        return None
+    return request.issued_at + timedelta(seconds=request.expiry_seconds)
+
+
+def _value(request: PlacedRequest) -> Value:
+    if request.answer is None or request.read_failure(request.answer) is not None:
+        return NO_VALUE
+    return request.read_value(request.answer)
