@@ -1,0 +1,72 @@
+"""How the ``mirror`` command shows rows: as a table for people, as JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_AS_WIDE_AS_NEEDED = 10_000
+
+F = TypeVar("F", bound=Callable[..., Any])
+Form = Literal["json", "csv"] | None
+"""``None`` is a table."""
+
+Row = Mapping[str, object]
+
+
+def form_options(command: F) -> F:
+    """Give a command the options ``--json`` and ``--csv``; it gets ``form``."""
+    for form in ("csv", "json"):
+        command = click.option(f"--{form}", "form", flag_value=form, help=f"Show {form.upper()}, not a table.")(command)
+    return command
+
+
+def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
+    """Print the rows, all with these columns."""
+    if form == "json":
+        click.echo(json.dumps([{name: _plain(row[name]) for name in columns} for row in rows], indent=1))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_shown(row[name]) for name in columns] for row in rows)
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in columns:
+            table.add_column(name.replace("_", " "), overflow="fold")
+        for row in rows:
+            # As Text, because what devices say may look like markup.
+            table.add_row(*[Text(_shown(row[name])) for name in columns])
+        # Where nobody looks at it, nothing is cut to a width.
+        Console(width=None if sys.stdout.isatty() else _AS_WIDE_AS_NEEDED, highlight=False).print(table)
+
+
+def show_line(row: Row, form: Form) -> None:
+    """Print one row of many that come one after another."""
+    if form == "json":
+        click.echo(json.dumps({name: _plain(value) for name, value in row.items()}))
+    elif form == "csv":
+        csv.writer(sys.stdout, lineterminator="\n").writerow([_shown(value) for value in row.values()])
+    else:
+        click.echo("  ".join(filter(None, map(_shown, row.values()))))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _shown(value: object) -> str:
+    plain = _plain(value)
+    return "" if plain is None else str(plain)

@@ -1,0 +1,186 @@
+"""The ``mirror`` command against a real server: what it shows, to people and programs, and its exit status."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from process_server import Application, ServerProcess, child_environment
+
+from mirror_sdk.cli import main
+from mirror_sdk.frames import read_parquet
+
+pytestmark = pytest.mark.process
+
+LEVEL, TEMPERATURE = "/3311/0/5851", "/3303/0/5700"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def light(application: Application) -> str:
+    name = f"cli-{os.urandom(4).hex()}"
+    application.name = name
+    return application.add_device(
+        name,
+        {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+        {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    )
+
+
+@pytest.fixture
+def run(application: Application, shared_server: ServerProcess) -> Run:
+    runner = CliRunner(env={"API_HOST": shared_server.url, "API_KEY": application.key})
+
+    def run(*arguments: str, status: int = 0) -> Result:
+        result = runner.invoke(main, arguments)
+        assert result.exit_code == status, (result.output, result.exception)
+        assert status == 0 or not result.stderr.startswith("Traceback")
+        return result
+
+    return run
+
+
+def test_devices_are_listed_for_people_and_programs(run: Run, application: Application, light: str) -> None:
+    assert application.name in run("devices").stdout
+    (mine,) = [row for row in json.loads(run("devices", "--json").stdout) if row["id"] == light]
+    assert (mine["endpoint_name"], mine["state"], mine["queue_mode"]) == (application.name, "registered", False)
+    rows = list(csv.DictReader(run("devices", "--csv").stdout.splitlines()))
+    assert light in [row["id"] for row in rows]
+    assert len(json.loads(run("devices", "--json", "--limit", "1").stdout)) == 1
+    assert json.loads(run("devices", "--json", "--type", "nothing").stdout) == []
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+def test_a_device_is_written_read_and_shown(run: Run, application: Application, light: str, by: str) -> None:
+    device = light if by == "id" else application.name
+    assert run("write", device, LEVEL, "40").stdout == ""
+    assert run("read", device, LEVEL).stdout == "40\n"
+    (row,) = json.loads(run("get", device, "--path", "/3311/*", "--json").stdout)
+    assert (row["reported"], row["desired"], row["status"]) == ("40", "40", "success")
+    assert row["reported_at"].endswith("+00:00")
+    shown = run("get", device).stdout
+    assert LEVEL in shown
+    assert TEMPERATURE in shown
+
+
+def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
+    result = run("write", light, TEMPERATURE, "1", status=1)
+    assert "METHOD_NOT_ALLOWED" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:
+    application.patch_device(light, online=False)
+    result = run("read", light, LEVEL, "--timeout", "0", status=3)
+    assert "may still finish" in result.stderr
+    (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
+    assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["write", "{light}", LEVEL, "bright"], "VALUE"),
+        (["read", "{light}", "3311"], "PATH"),
+        (["snapshot", "state.xlsx"], "FILE"),
+        (["devices", "--state", "asleep"], "--state"),
+        (["devices", "--limit", "0"], "--limit"),
+    ],
+)
+def test_wrong_usage_is_status_2_and_names_what_is_wrong(run: Run, light: str, arguments: list[str], word: str) -> None:
+    result = run(*[argument.format(light=light) for argument in arguments], status=2)
+    assert word in result.stderr
+
+
+def test_an_unknown_device_and_a_missing_key_are_told(run: Run) -> None:
+    assert "DEVICE_NOT_FOUND" in run("get", "nobody", status=1).stderr
+    result = CliRunner(env={"API_HOST": None, "API_KEY": None}).invoke(main, ["devices"])
+    assert result.exit_code == 1
+    assert "API_HOST" in result.stderr
+
+
+def test_events_are_shown_as_they_come(run: Run, application: Application, light: str, shared_server: Any) -> None:
+    assert run("subscribe", light, TEMPERATURE).stdout == ""
+    environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key, PYTHONUNBUFFERED="1")
+    program = "from mirror_sdk.cli import main; main()"
+    arguments = [
+        sys.executable,
+        "-c",
+        program,
+        "watch",
+        "--path",
+        "/3303/*",
+        "--limit",
+        "1",
+        "--timeout",
+        "30",
+        "--json",
+    ]
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        value = 30
+        while watching.poll() is None:
+            value += 1
+            application.http.put(f"/sim/v1/devices/{light}/resources{TEMPERATURE}", json={"value": str(value)})
+        assert watching.stdout is not None
+        event = json.loads(watching.stdout.read())
+    assert watching.returncode == 0
+    assert (event["event"], event["device_id"], event["path"]) == ("observation", light, TEMPERATURE)
+    assert run("subscribe", light, TEMPERATURE, "--end").stdout == ""
+    assert application.http.get(f"/v2/subscriptions/{light}").status_code == 404
+
+
+def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, light: str) -> None:
+    run("write", light, LEVEL, "40")
+    run("read", light, LEVEL)
+    found = [row for row in json.loads(run("drift", "--json").stdout) if row["device"] == application.name]
+    assert found == []
+    application.http.put(f"/sim/v1/devices/{light}/resources{LEVEL}", json={"value": "20"})
+    run("read", light, LEVEL)
+    (row,) = [row for row in json.loads(run("drift", "--json").stdout) if row["device"] == application.name]
+    assert (row["desired"], row["reported"], row["kind"], row["path"]) == (40.0, 20.0, "reverted", LEVEL)
+    run("drift", "--check", "--path", "/3311/*", status=1)
+    run("drift", "--check", "--path", "/9/*")
+    assert "reverted" in run("drift").stdout
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_state_of_the_fleet_is_written_into_a_file(run: Run, light: str, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"state.{ending}"
+    assert "wrote" in run("snapshot", str(file), "--path", "/3303/*").stderr
+    frame = read_parquet(file) if ending == "parquet" else pd.read_csv(file)
+    assert light in frame["device_id"].tolist()
+    assert set(frame["object_id"]) == {3303}
+
+
+def test_names_are_completed(application: Application, shared_server: ServerProcess, light: str) -> None:
+    environment = child_environment(
+        API_HOST=shared_server.url,
+        API_KEY=application.key,
+        _MIRROR_COMPLETE="bash_complete",
+        COMP_WORDS=f"mirror get {application.name[:6]}",
+        COMP_CWORD="2",
+    )
+    program = "from mirror_sdk.cli import main; main(prog_name='mirror')"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert f"plain,{application.name}" in ended.stdout.split()
+
+
+def test_every_command_has_help_with_its_options() -> None:
+    for name, command in main.commands.items():
+        shown = CliRunner().invoke(main, [name, "--help"])
+        assert shown.exit_code == 0
+        assert command.help
+        for parameter in command.params:
+            for option in getattr(parameter, "opts", []):
+                assert option.lstrip("-").lower() in shown.output.lower()
