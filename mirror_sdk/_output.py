@@ -44,7 +44,7 @@ def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
             table.add_column(name.replace("_", " "), overflow="fold")
         for row in rows:
             # As Text, because what devices say may look like markup.
-            table.add_row(*[Text(_shown(row[name])) for name in columns])
+            table.add_row(*[Text(_readable(row[name])) for name in columns])
         # Where nobody looks at it, nothing is cut to a width.
         Console(width=None if sys.stdout.isatty() else _AS_WIDE_AS_NEEDED, highlight=False).print(table)
 
@@ -56,7 +56,17 @@ def show_line(row: Row, form: Form) -> None:
     elif form == "csv":
         csv.writer(sys.stdout, lineterminator="\n").writerow([_shown(value) for value in row.values()])
     else:
-        click.echo("  ".join(filter(None, map(_shown, row.values()))))
+        click.echo("  ".join(filter(None, map(_readable, row.values()))))
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}Z"
+    if isinstance(value, timedelta):
+        return str(timedelta(seconds=round(value.total_seconds())))
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return _shown(value)
 
 
 def _plain(value: object) -> object:
