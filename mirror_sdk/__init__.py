@@ -41,6 +41,7 @@ from mirror_sdk.errors import (
 )
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -55,6 +56,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequest",
     "Bench",
+    "CallbackInbox",
     "ChannelGone",
     "CompatibilityWarning",
     "ConfigError",
@@ -87,5 +89,6 @@ __all__ = [
     "ValueRefused",
     "WaitTimeout",
     "Watch",
+    "WebhookReceiver",
     "WriteRejected",
 ]

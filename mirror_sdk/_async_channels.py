@@ -37,6 +37,17 @@ class AsyncSend(Protocol):
     async def __call__(self, operation: Operation[T], /) -> T: ...
 
 
+class AsyncReader(Protocol):
+    """Reads notifications from a position of its own, whichever channel brings them."""
+
+    @property
+    def is_placed(self) -> bool: ...
+    @property
+    def last_failure(self) -> MirrorError | None: ...
+    async def go_to_end(self) -> None: ...
+    async def read(self, hold_seconds: float, /) -> Batch: ...
+
+
 class AsyncLogReader:
     """Reads the log from a position of its own; arguments as for :class:`mirror_sdk._channels.LogReader`."""
 
@@ -97,7 +108,7 @@ class AsyncLogReader:
 class AsyncAnswerPump:
     """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time."""
 
-    def __init__(self, reader: AsyncLogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
         self._inbox = inbox
         self._clock = clock
@@ -184,7 +195,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     def __init__(
         self,
-        reader: AsyncLogReader,
+        reader: AsyncReader,
         *,
         timeout_seconds: float,
         limit: int | None = None,
@@ -242,7 +253,7 @@ class AsyncWatch:
 
     def __init__(
         self,
-        reader: AsyncLogReader,
+        reader: AsyncReader,
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,

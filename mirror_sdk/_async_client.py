@@ -23,6 +23,7 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -59,6 +60,7 @@ class AsyncMirrorClient:
         self.base_url = settings.base_url
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
+        self._callbacks: CallbackInbox | None = None
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
         self._watches: WeakSet[AsyncWatch] = WeakSet()
 
@@ -330,7 +332,7 @@ class AsyncMirrorClient:
         ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
         begins at once, so that nothing is missed of what is caused before the ``async for``.
         """
-        return AsyncEvents(AsyncLogReader(self._send, after=after), timeout_seconds=timeout, limit=limit)
+        return AsyncEvents(self._new_reader(after=after), timeout_seconds=timeout, limit=limit)
 
     async def events_frame(
         self,
@@ -354,15 +356,38 @@ class AsyncMirrorClient:
     ) -> AsyncWatch:
         """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
         wants = event_filter(paths, device_ids)
-        reader = AsyncLogReader(self._send)
+        reader = self._new_reader()
         await reader.go_to_end()
         watch = AsyncWatch(reader, callback, wants)
         self._watches.add(watch)
         return watch
 
+    async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""
+        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        if address is None:
+            raise ValueError("give url=, the address under which the service calls your application")
+        reader = AsyncCallbackReader(receiver)
+        await self._send(_operations.put_callback(address, receiver.headers))
+        self._callbacks = receiver
+        self._pump = AsyncAnswerPump(reader, Inbox())
+
+    async def use_long_polling(self) -> None:
+        """As :meth:`mirror_sdk.MirrorClient.use_long_polling`."""
+        await self._send(_operations.delete_callback())
+        self._callbacks = None
+        self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
+
     async def delete_poll_channel(self) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
+
+    def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
+        if self._callbacks is None:
+            return AsyncLogReader(self._send, after=after)
+        if after is not None:
+            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+        return AsyncCallbackReader(self._callbacks)
 
     async def _begin(
         self,

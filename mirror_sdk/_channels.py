@@ -35,6 +35,17 @@ class Send(Protocol):
     def __call__(self, operation: Operation[T], /) -> T: ...
 
 
+class Reader(Protocol):
+    """Reads notifications from a position of its own, whichever channel brings them."""
+
+    @property
+    def is_placed(self) -> bool: ...
+    @property
+    def last_failure(self) -> MirrorError | None: ...
+    def go_to_end(self) -> None: ...
+    def read(self, hold_seconds: float, /) -> Batch: ...
+
+
 class LogReader:
     """Reads the log from a position of its own.
 
@@ -101,7 +112,7 @@ class LogReader:
 class AnswerPump:
     """Waits for answers to device requests, for any number of threads, with one poll at a time."""
 
-    def __init__(self, reader: LogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
         self._inbox = inbox
         self._clock = clock
@@ -174,7 +185,7 @@ class AnswerPump:
 
 
 def iterate_events(
-    reader: LogReader,
+    reader: Reader,
     *,
     timeout_seconds: float,
     clock: Callable[[], float] = time.monotonic,
@@ -206,7 +217,7 @@ class Watch:
 
     def __init__(
         self,
-        send: Send,
+        new_reader: Callable[[Callable[[float], object]], Reader],
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,
@@ -217,7 +228,8 @@ class Watch:
         self._stopped = threading.Event()
         self._calling = threading.RLock()
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
-        self._reader = LogReader(send, sleep=self._stopped.wait)
+        # It is woken from its pauses when the watch is stopped.
+        self._reader = new_reader(self._stopped.wait)
         self._reader.go_to_end()
         self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
         self._thread.start()

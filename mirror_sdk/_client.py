@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,6 +23,7 @@ from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -59,6 +61,7 @@ class MirrorClient:
         self.base_url = settings.base_url
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
+        self._callbacks: CallbackInbox | None = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
         self._watches: WeakSet[Watch] = WeakSet()
 
@@ -446,7 +449,7 @@ class MirrorClient:
 
         Source: specification 6; wire.md 4.
         """
-        reader = LogReader(self._send, after=after)
+        reader = self._new_reader(after=after)
         if after is None:
             reader.go_to_end()
         return islice(iterate_events(reader, timeout_seconds=timeout), limit)
@@ -498,13 +501,57 @@ class MirrorClient:
 
         Source: wire.md 4.
         """
-        watch = Watch(self._send, callback, event_filter(paths, device_ids))
+        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
         self._watches.add(watch)
         return watch
+
+    def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
+        """Have notifications sent to a webhook from now on; events and answers then come from there.
+
+        To be called before requests are made and events are waited for. What the service has kept for this key comes
+        first. A key has one webhook: where several programs use one key, long polling serves them all.
+
+        Args:
+            receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
+                must answer already.
+            url: Under which address the service calls it; a ``WebhookReceiver`` knows its own.
+
+        Raises:
+            BadRequest: The service cannot reach the URL, may not call it, or the key has a poll channel; the message
+                says which.
+            ValueError: There is no address, or it cannot be registered.
+
+        Source: specification E4; wire.md 4.
+        """
+        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        if address is None:
+            raise ValueError("give url=, the address under which the service calls your application")
+        reader = CallbackReader(receiver)
+        self._send(_operations.put_callback(address, receiver.headers))
+        self._callbacks = receiver
+        self._pump = AnswerPump(reader, Inbox())
+
+    def use_long_polling(self) -> None:
+        """Remove the webhook of this application, and read by long polling again, as a new client does.
+
+        Source: specification E4; wire.md 4.
+        """
+        self._send(_operations.delete_callback())
+        self._callbacks = None
+        self._pump = AnswerPump(LogReader(self._send), Inbox())
 
     def delete_poll_channel(self) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4."""
         self._send(_operations.delete_poll_channel())
+
+    def _new_reader(
+        self, *, after: int | None = None, sleep: Callable[[float], object] = time.sleep
+    ) -> LogReader | CallbackReader:
+        if self._callbacks is None:
+            return LogReader(self._send, after=after, sleep=sleep)
+        if after is not None:
+            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+        return CallbackReader(self._callbacks)
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None

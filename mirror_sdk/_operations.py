@@ -29,6 +29,7 @@ from mirror_sdk.wire.bench import (
     BenchNewDevice,
     BenchResourceBody,
 )
+from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
@@ -238,6 +239,36 @@ def poll_log(after: int | None, *, hold_seconds: float, attempts: int = 1) -> Op
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
     return Operation("GET", routes.PULL, _read_poll, params=params, hold_seconds=hold, attempts=attempts)
+
+
+def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
+    """Register a webhook whose messages tell all they can. Source: specification E4; wire.md 4.
+
+    Raises:
+        ValueError: The URL or the headers cannot be registered.
+    """
+    registration = _checked(
+        CallbackRegistration,
+        {
+            "url": url,
+            "headers": dict(headers),
+            "serialization": {
+                "type": "v2",
+                "cfg": {
+                    "include_timestamp": True,
+                    "include_uid": True,
+                    "include_original_ep": True,
+                    "deregistrations_as_object": True,
+                },
+            },
+        },
+    )
+    return Operation("PUT", routes.CALLBACK, _nothing, json=registration.to_wire())
+
+
+def delete_callback() -> Operation[bool]:
+    """Remove the webhook; gives whether there was one. Source: specification E4; wire.md 4."""
+    return Operation("DELETE", routes.CALLBACK, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
 
 
 def delete_poll_channel() -> Operation[None]:

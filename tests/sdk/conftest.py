@@ -39,7 +39,9 @@ class Mirror:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    settings = Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True)
+    settings = Settings(
+        database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True, callback_loopback=True
+    )
     services = Services(settings)
     services.start()
     app = create_app(services)

@@ -104,6 +104,10 @@ def pump_of(log: Log) -> AnswerPump:
     return AnswerPump(reader_of(log), Inbox(), clock=log.time)
 
 
+def watch_of(log: Log, callback: Any, wants: Any) -> Watch:
+    return Watch(lambda sleep: LogReader(send_to(log), sleep=sleep), callback, wants)
+
+
 def events_of(log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0) -> Iterator[Event]:
     return iterate_events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
 
@@ -428,7 +432,7 @@ def test_a_watch_begins_with_what_comes_after_it_and_ends_when_it_is_stopped():
     log = HeldLog()
     log.add_answer("before")
     seen = Seen()
-    with Watch(send_to(log), seen, wants_all) as watch:
+    with watch_of(log, seen, wants_all) as watch:
         log.wait_until_held()
         log.let_go("a1")
         seen.wait_for(1)
@@ -443,7 +447,7 @@ def test_a_watch_begins_with_what_comes_after_it_and_ends_when_it_is_stopped():
 def test_an_error_in_the_callback_is_kept_and_logged_and_the_watch_goes_on(caplog):
     log = HeldLog()
     seen = Seen(fails=True)
-    with caplog.at_level(logging.ERROR), Watch(send_to(log), seen, wants_all) as watch:
+    with caplog.at_level(logging.ERROR), watch_of(log, seen, wants_all) as watch:
         for number in (1, 2):
             log.wait_until_held()
             log.let_go(f"a{number}")
@@ -465,7 +469,7 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
         watches[0].stop()
         seen(event)
 
-    watches.append(Watch(send_to(log), stop, wants_all))
+    watches.append(watch_of(log, stop, wants_all))
     log.wait_until_held()
     with log.gate:
         log.add_answer("a1")
@@ -478,7 +482,7 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
 def test_a_refused_key_ends_a_watch_and_is_kept(caplog):
     log = Log()
     log.before_poll = lambda number: refusal(401) if number == 2 else None
-    watch = Watch(send_to(log), Seen(), wants_all)
+    watch = watch_of(log, Seen(), wants_all)
     watch._thread.join(10)
     assert [type(error) for error in watch.errors] == [AuthenticationError]
     assert not watch.is_running
@@ -489,13 +493,13 @@ def test_a_watch_that_cannot_begin_says_so_at_once():
     log = Log()
     log.before_poll = lambda number: refusal(401)
     with pytest.raises(AuthenticationError):
-        Watch(send_to(log), Seen(), wants_all)
+        watch_of(log, Seen(), wants_all)
 
 
 def test_a_watch_hears_of_a_gap():
     log = HeldLog()
     seen = Seen()
-    with Watch(send_to(log), seen, wants_all) as watch:
+    with watch_of(log, seen, wants_all) as watch:
         log.wait_until_held()
         with log.gate:
             log.add_answer("lost")

@@ -1,0 +1,279 @@
+"""Receiving notifications by a webhook: what a service sends, as entries; and a small server that takes it.
+
+A :class:`WebhookReceiver` listens by itself. In a web application of your own keep a :class:`CallbackInbox` and hand it
+each request; with Flask::
+
+    inbox = CallbackInbox()
+
+    @app.put("/callback")
+    def callback():
+        return "", inbox.receive(request.get_data(), request.headers)
+
+and with FastAPI::
+
+    @app.put("/callback")
+    async def callback(request: Request) -> Response:
+        return Response(status_code=inbox.receive(await request.body(), request.headers))
+
+Then ``client.use_webhook(inbox, url="https://app.example.com/callback")``: events and answers come as they do by long
+polling. Source: specification E4, E5; wire.md 4 and 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._operations import Gap
+from mirror_sdk.errors import ConfigError, MirrorError, UnexpectedAnswer
+
+TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
+ENTRIES_KEPT = 100_000
+UIDS_KEPT = 100_000
+LARGEST_BODY_BYTES = 64 * 1024 * 1024
+
+
+def parse_callback(body: bytes) -> tuple[Entry, ...]:
+    """The entries of one call of a webhook; none for the test call at its registration.
+
+    An entry that cannot be read is kept as it is, and takes no other with it.
+
+    Raises:
+        UnexpectedAnswer: The body is no notification message.
+
+    Source: specification E5; wire.md 5.
+    """
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise UnexpectedAnswer(f"the body of a callback is not JSON: {exc}") from exc
+    if not isinstance(message, dict):
+        raise UnexpectedAnswer("the body of a callback is no JSON object")
+    return tuple(read_entries(message))
+
+
+class CallbackInbox:
+    """Takes the calls of a webhook, and keeps their entries for any number of readers, each with its own position.
+
+    Entries that come again, because an answer was lost, are recognised by their ``uid``. The newest 100,000 are kept;
+    a reader that is slower is told of the loss.
+
+    Attributes:
+        headers: What the service has to send; they show that a call comes from it.
+        duplicates: How many entries came again.
+        refused: How many calls were not from the service, or not readable.
+    """
+
+    def __init__(self) -> None:
+        self.headers = {TOKEN_HEADER: secrets.token_urlsafe(24)}
+        self.duplicates = 0
+        self.refused = 0
+        self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
+        self._last = 0
+        self._uids: OrderedDict[str, None] = OrderedDict()
+        self._changed = threading.Condition()
+        self._listeners: set[Callable[[], object]] = set()
+
+    def receive(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """Take one call; gives the HTTP status to answer with: 204, or 403 or 400 for what is not to be taken.
+
+        Args:
+            body: The body of the request.
+            headers: Its headers; names in any case.
+        """
+        given = next((value for name, value in headers.items() if name.lower() == TOKEN_HEADER), "")
+        if not hmac.compare_digest(given.encode(), self.headers[TOKEN_HEADER].encode()):
+            self.refused += 1
+            return 403
+        try:
+            entries = parse_callback(body)
+        except UnexpectedAnswer:
+            self.refused += 1
+            return 400
+        self._add(entries)
+        return 204
+
+    @property
+    def last(self) -> int:
+        """The number of the newest entry; they are counted here, from 1 on."""
+        with self._changed:
+            return self._last
+
+    def read(self, after: int) -> Batch:
+        """What follows the position, at once."""
+        with self._changed:
+            return self._read(after)
+
+    def wait(self, after: int, timeout_seconds: float) -> Batch:
+        """What follows the position, waited for."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._last > after, timeout_seconds)
+            return self._read(after)
+
+    def listen(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Have ``listener`` called when there is something new; what this gives ends that."""
+        with self._changed:
+            self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def _add(self, entries: tuple[Entry, ...]) -> None:
+        with self._changed:
+            new = [entry for entry in entries if self._is_new(entry)]
+            self._entries.extend(new)
+            self._last += len(new)
+            self._changed.notify_all()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _is_new(self, entry: Entry) -> bool:
+        uid = getattr(entry.body, "uid", None)
+        if uid is None:
+            return True
+        if uid in self._uids:
+            self.duplicates += 1
+            return False
+        self._uids[uid] = None
+        if len(self._uids) > UIDS_KEPT:
+            self._uids.popitem(last=False)
+        return True
+
+    def _read(self, after: int) -> Batch:
+        if self._last <= after:
+            return NOTHING
+        first = self._last - len(self._entries) + 1
+        gap = Gap(after + 1, first - 1) if first > after + 1 else None
+        count = self._last - max(after, first - 1)
+        return Batch(tuple(self._entries)[-count:], self._last, gap)
+
+
+class CallbackReader:
+    """Reads a :class:`CallbackInbox` from a position of its own, as a ``LogReader`` reads the log of the service."""
+
+    last_failure: MirrorError | None = None
+    is_placed = True
+
+    def __init__(self, inbox: CallbackInbox) -> None:
+        self._inbox = inbox
+        self._after = inbox.last
+
+    def go_to_end(self) -> None:
+        """Take the present end as the position."""
+        self._after = self._inbox.last
+
+    def read(self, hold_seconds: float) -> Batch:
+        """Wait for what follows the position, at most so long."""
+        batch = self._inbox.wait(self._after, hold_seconds)
+        self._after = batch.seq if batch.seq is not None else self._after
+        return batch
+
+
+class AsyncCallbackReader:
+    """As :class:`CallbackReader`, on an event loop."""
+
+    last_failure: MirrorError | None = None
+    is_placed = True
+
+    def __init__(self, inbox: CallbackInbox) -> None:
+        self._inbox = inbox
+        self._after = inbox.last
+
+    async def go_to_end(self) -> None:
+        """Take the present end as the position."""
+        self._after = self._inbox.last
+
+    async def read(self, hold_seconds: float) -> Batch:
+        """Wait for what follows the position, at most so long. A read that is cancelled leaves the position."""
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        # Told before looking, so that what comes in between is not waited for.
+        stop = self._inbox.listen(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(arrived.set))
+        try:
+            batch = self._inbox.read(self._after)
+            if batch.seq is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(arrived.wait(), hold_seconds)
+                batch = self._inbox.read(self._after)
+        finally:
+            stop()
+        self._after = batch.seq if batch.seq is not None else self._after
+        return batch
+
+
+class WebhookReceiver(CallbackInbox):
+    """A small server for callbacks, in a thread of its own, until it is closed; it can be used in ``with``.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        public_url: Address under which the service reaches it, where that is another one.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, *, public_url: str | None = None) -> None:
+        super().__init__()
+        try:
+            self._server = ThreadingHTTPServer((host, port), self._handler())
+        except OSError as exc:
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {exc}; choose another port, or 0 for a free one"
+            ) from exc
+        self._server.daemon_threads = True
+        self.url = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
+        )
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<WebhookReceiver {self.url}, {self.last} entries>"
+
+    def close(self) -> None:
+        """Stop listening; what was received stays."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        inbox = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 30
+
+            def do_PUT(self) -> None:
+                length = self.headers.get("Content-Length", "")
+                if not length.isdecimal() or int(length) > LARGEST_BODY_BYTES:
+                    self._answer(411 if not length.isdecimal() else 413)
+                    return
+                self._answer(inbox.receive(self.rfile.read(int(length)), dict(self.headers)))
+
+            def _answer(self, status: int) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Write nothing: a library is silent."""
+
+        return Handler

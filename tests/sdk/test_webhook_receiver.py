@@ -1,0 +1,192 @@
+"""A webhook in the place of long polling: whoever waits cannot tell which, and nothing comes twice or from others."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from flask import Flask, request
+from werkzeug.serving import make_server
+
+from mirror_sdk import BadRequest, CallbackInbox, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
+from mirror_sdk._inbox import Unreadable
+from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
+
+TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as running:
+        yield running
+
+
+@pytest.fixture
+def pushed(client, receiver):
+    """A client whose notifications come by the webhook."""
+    client.use_webhook(receiver)
+    return client
+
+
+def message(*uids: str, key: str = "notifications") -> bytes:
+    return json.dumps({key: [{"ep": "d", "path": TEMPERATURE, "payload": "", "uid": uid} for uid in uids]}).encode()
+
+
+# In the place of long polling
+
+
+def test_requests_are_answered_by_it(pushed, device_id, receiver):
+    assert pushed.read_value(device_id, TEMPERATURE) == 21.5
+    pushed.write_value(device_id, SWITCH, True)
+    assert pushed.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
+    assert receiver.last >= 2
+    assert receiver.refused == 0
+
+
+def until(events, value):
+    """The observations up to a value; a webhook may bring first what waited for it."""
+    for event in events:
+        if event.kind is EventKind.OBSERVATION:
+            yield event.device_id, event.path, event.value.python, event.changed_at
+            if event.value.python == value:
+                return
+
+
+def test_events_are_those_of_long_polling(pushed, new_client, bench, device_id):
+    polling = new_client()
+    streams = [client.events(timeout=10) for client in (pushed, polling)]
+    for client in (pushed, polling):
+        client.subscribe(device_id, TEMPERATURE)
+    for value in ("30", "31", "32"):
+        bench.set_value(device_id, TEMPERATURE, value)
+    by_webhook, by_poll = (list(until(stream, 32.0)) for stream in streams)
+    assert by_webhook == by_poll
+    assert [value for _, _, value, _ in by_webhook] == [21.5, 30.0, 31.0, 32.0]
+
+
+def test_a_watch_hears_of_it(pushed, bench, device_id):
+    heard = threading.Event()
+    pushed.subscribe(device_id, TEMPERATURE)
+    with pushed.watch(lambda event: heard.set(), paths=[TEMPERATURE]):
+        bench.set_value(device_id, TEMPERATURE, "30")
+        assert heard.wait(10)
+
+
+def test_long_polling_may_be_used_again(pushed, device_id, receiver):
+    pushed.read_value(device_id, TEMPERATURE)
+    pushed.use_long_polling()
+    before = receiver.last
+    assert pushed.read_value(device_id, TEMPERATURE) == 21.5
+    assert receiver.last == before
+    pushed.use_long_polling()
+
+
+def test_a_position_in_the_log_is_none_of_a_webhook(pushed):
+    with pytest.raises(ValueError, match="after="):
+        list(pushed.events(after=0))
+
+
+def test_an_address_is_needed_and_must_answer(client):
+    with pytest.raises(ValueError, match="url="):
+        client.use_webhook(CallbackInbox())
+    with pytest.raises(BadRequest, match="test call"):
+        client.use_webhook(CallbackInbox(), url="http://127.0.0.1:9/callback")
+
+
+def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
+    inbox = CallbackInbox()
+    app = Flask("own")
+
+    @app.put("/callback")
+    def callback():
+        return "", inbox.receive(request.get_data(), request.headers)
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        client.use_webhook(inbox, url=f"http://127.0.0.1:{server.server_port}/callback")
+        assert client.read_value(device_id, TEMPERATURE) == 21.5
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+# The receiver
+
+
+def test_a_call_without_the_token_is_refused_and_changes_nothing(receiver):
+    for headers in ({}, {TOKEN_HEADER: "guessed"}, {TOKEN_HEADER: "é".encode()}):
+        assert httpx.put(receiver.url, content=message("u"), headers=headers, trust_env=False).status_code == 403
+    assert (receiver.last, receiver.refused) == (0, 3)
+    token = receiver.headers[TOKEN_HEADER]
+    assert httpx.put(receiver.url, content=message("u"), headers={"X-MIRROR-TOKEN": token}, trust_env=False).is_success
+    assert receiver.last == 1
+    assert token not in repr(receiver)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_message_is_refused(receiver, body):
+    with pytest.raises(UnexpectedAnswer):
+        parse_callback(body)
+    assert receiver.receive(body, receiver.headers) == 400
+    assert receiver.last == 0
+
+
+def test_other_methods_and_endless_bodies_are_refused(receiver):
+    assert httpx.get(receiver.url, trust_env=False).status_code == 501
+    chunks = iter([b"{}"])
+    assert httpx.put(receiver.url, headers=receiver.headers, content=chunks, trust_env=False).status_code == 411
+    url = httpx.URL(receiver.url)
+    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+        connection.sendall(b"PUT /callback HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
+        assert b" 413 " in connection.recv(1000)
+
+
+def test_the_test_call_brings_nothing():
+    assert parse_callback(b"{}") == ()
+
+
+def test_one_bad_entry_takes_no_other_with_it():
+    entries = parse_callback(b'{"notifications":[{"ep":1},{"ep":"d","path":"/1/0/0"}],"news":[1]}')
+    assert [isinstance(entry.body, Unreadable) for entry in entries] == [True, False, True]
+
+
+def test_what_comes_again_is_dropped():
+    inbox = CallbackInbox()
+    assert inbox.receive(message("a", "b"), inbox.headers) == 204
+    assert inbox.receive(message("b", "c"), inbox.headers) == 204
+    assert [entry.body.uid for entry in inbox.read(0).entries] == ["a", "b", "c"]
+    assert inbox.duplicates == 1
+
+
+def test_each_reader_has_its_own_position_and_a_slow_one_is_told_of_its_loss(monkeypatch):
+    monkeypatch.setattr("mirror_sdk.webhook.ENTRIES_KEPT", 3)
+    inbox = CallbackInbox()
+    slow, quick = CallbackReader(inbox), CallbackReader(inbox)
+    inbox.receive(message("a", "b"), inbox.headers)
+    assert len(quick.read(0).entries) == 2
+    inbox.receive(message("c", "d", "e"), inbox.headers)
+    assert [entry.body.uid for entry in quick.read(0).entries] == ["c", "d", "e"]
+    batch = slow.read(0)
+    assert [entry.body.uid for entry in batch.entries] == ["c", "d", "e"]
+    assert (batch.gap.first_seq, batch.gap.last_seq, batch.seq) == (1, 2, 5)
+    assert slow.read(0).entries == ()
+
+
+def test_a_port_that_is_taken_is_told(receiver):
+    port = int(receiver.url.split(":")[2].partition("/")[0])
+    with pytest.raises(ConfigError, match=str(port)):
+        WebhookReceiver(port=port)
+
+
+def test_devices_that_left_are_told_as_with_long_polling(pushed, bench, device_id):
+    events = pushed.events(timeout=10)
+    bench.deregister(device_id)
+    left = next(event for event in events if event.kind is EventKind.DEREGISTRATION)
+    assert left.device_id == device_id
