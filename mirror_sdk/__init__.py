@@ -40,6 +40,7 @@ from mirror_sdk.errors import (
     WriteRejected,
 )
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_object import DesiredStatus
@@ -58,6 +59,7 @@ __all__ = [
     "Bench",
     "CallbackInbox",
     "ChannelGone",
+    "ClientStatus",
     "CompatibilityWarning",
     "ConfigError",
     "Conflict",

@@ -44,6 +44,10 @@ class AsyncReader(Protocol):
     def is_placed(self) -> bool: ...
     @property
     def last_failure(self) -> MirrorError | None: ...
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def pause_seconds(self) -> float: ...
     async def go_to_end(self) -> None: ...
     async def read(self, hold_seconds: float, /) -> Batch: ...
 
@@ -76,6 +80,16 @@ class AsyncLogReader:
         """Why the last poll failed; ``None`` when it did not."""
         return self._cursor.last_failure
 
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry that was read; ``None`` until the end of the log is known."""
+        return self._cursor.seq
+
+    @property
+    def pause_seconds(self) -> float:
+        """For how long the next poll is put off, because the last one failed."""
+        return max(0.0, self._resume_at - self._clock())
+
     async def go_to_end(self) -> None:
         """Take the present end of the log as the position: what comes after this call will be read.
 
@@ -92,7 +106,7 @@ class AsyncLogReader:
         Raises:
             MirrorError: A failure that asking again would not mend.
         """
-        pause_seconds = self._resume_at - self._clock()
+        pause_seconds = self.pause_seconds
         if pause_seconds > 0:
             await self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
@@ -109,8 +123,8 @@ class AsyncAnswerPump:
     """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time."""
 
     def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
-        self._inbox = inbox
+        self.reader = reader
+        self.inbox = inbox
         self._clock = clock
         self._is_reading = False
         self._onlookers: set[asyncio.Future[None]] = set()
@@ -119,7 +133,7 @@ class AsyncAnswerPump:
     @property
     def last_failure(self) -> MirrorError | None:
         """Why the last poll failed; ``None`` when it did not."""
-        return self._reader.last_failure
+        return self.reader.last_failure
 
     async def expect(self, async_id: str) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
@@ -129,12 +143,12 @@ class AsyncAnswerPump:
         """
         deadline = self._clock() + DEFAULT_HOLD_SECONDS
         # A reader that has lost its position is about to find it; a second search could skip what came between.
-        while self._is_reading and not self._reader.is_placed and self._clock() < deadline:
+        while self._is_reading and not self.reader.is_placed and self._clock() < deadline:
             await self._look_on(deadline - self._clock())
         if not self._is_reading and self._is_stale():
-            await self._as_reader(self._reader.go_to_end())
+            await self._as_reader(self.reader.go_to_end())
             self._last_read_at = self._clock()
-        return self._inbox.expect(async_id)
+        return self.inbox.expect(async_id)
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
@@ -157,7 +171,7 @@ class AsyncAnswerPump:
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
-        return not self._reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self._inbox.is_idle)
+        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
     async def _as_reader(self, reading: Awaitable[None]) -> None:
         """Read while the others look on; whatever ends it, one of them goes on."""
@@ -179,8 +193,8 @@ class AsyncAnswerPump:
             self._onlookers.discard(onlooker)
 
     async def _read(self, hold_seconds: float) -> None:
-        batch = await self._reader.read(hold_seconds)
-        self._inbox.feed(batch.entries)
+        batch = await self.reader.read(hold_seconds)
+        self.inbox.feed(batch.entries)
         self._last_read_at = self._clock()
         warn_of(batch)
 

@@ -15,13 +15,14 @@ from mirror_sdk import _operations
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._inbox import Inbox
-from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
+from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, status_of, utc_now
 from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
@@ -101,6 +102,17 @@ class AsyncMirrorClient:
         except (ConnectionFailed, ServerError):
             return False
         return True
+
+    def status(self) -> ClientStatus:
+        """As :meth:`mirror_sdk.MirrorClient.status`."""
+        return status_of(
+            self.base_url,
+            self._sender.contact,
+            self._pump.reader,
+            self._pump.inbox,
+            is_pushed=self._callbacks is not None,
+            watches=sum(watch.is_running for watch in self._watches),
+        )
 
     # Devices
 

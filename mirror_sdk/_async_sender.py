@@ -10,6 +10,7 @@ import httpx
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._reports import Contact
 from mirror_sdk._sender import lost, request_arguments
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConfigError, ConnectionFailed
@@ -31,6 +32,7 @@ class AsyncSender:
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        self.contact = Contact()
         self._base_url = settings.base_url
         self._timeout_seconds = timeout_seconds
         self._sleep = sleep
@@ -71,9 +73,13 @@ class AsyncSender:
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
         try:
-            return await self._http.request(**request_arguments(operation, self._timeout_seconds))
+            answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
-            raise lost(operation, self._base_url, exc) from exc
+            failure = lost(operation, self._base_url, exc)
+            self.contact.failed(failure)
+            raise failure from exc
+        self.contact.answered()
+        return answer
 
 
 def _require_asyncio() -> None:

@@ -42,6 +42,10 @@ class Reader(Protocol):
     def is_placed(self) -> bool: ...
     @property
     def last_failure(self) -> MirrorError | None: ...
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def pause_seconds(self) -> float: ...
     def go_to_end(self) -> None: ...
     def read(self, hold_seconds: float, /) -> Batch: ...
 
@@ -82,6 +86,16 @@ class LogReader:
         """Why the last poll failed; ``None`` when it did not."""
         return self._cursor.last_failure
 
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry that was read; ``None`` until the end of the log is known."""
+        return self._cursor.seq
+
+    @property
+    def pause_seconds(self) -> float:
+        """For how long the next poll is put off, because the last one failed."""
+        return max(0.0, self._resume_at - self._clock())
+
     def go_to_end(self) -> None:
         """Take the present end of the log as the position: what comes after this call will be read.
 
@@ -96,7 +110,7 @@ class LogReader:
         Raises:
             MirrorError: A failure that asking again would not mend.
         """
-        pause_seconds = self._resume_at - self._clock()
+        pause_seconds = self.pause_seconds
         if pause_seconds > 0:
             self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
@@ -113,8 +127,8 @@ class AnswerPump:
     """Waits for answers to device requests, for any number of threads, with one poll at a time."""
 
     def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
-        self._inbox = inbox
+        self.reader = reader
+        self.inbox = inbox
         self._clock = clock
         self._turn = threading.Condition()
         self._is_reading = False
@@ -123,7 +137,7 @@ class AnswerPump:
     @property
     def last_failure(self) -> MirrorError | None:
         """Why the last poll failed; ``None`` when it did not."""
-        return self._reader.last_failure
+        return self.reader.last_failure
 
     def expect(self, async_id: str) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
@@ -133,11 +147,11 @@ class AnswerPump:
         """
         with self._turn:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            self._turn.wait_for(lambda: self._reader.is_placed or not self._is_reading, DEFAULT_HOLD_SECONDS)
+            self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, DEFAULT_HOLD_SECONDS)
             if not self._is_reading and self._is_stale():
-                self._reader.go_to_end()
+                self.reader.go_to_end()
                 self._last_read_at = self._clock()
-            return self._inbox.expect(async_id)
+            return self.inbox.expect(async_id)
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
@@ -160,7 +174,7 @@ class AnswerPump:
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
-        return not self._reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self._inbox.is_idle)
+        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
     def _get_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
         """Whether this thread reads now; ``False`` when its answer came, or its time is over while another reads."""
@@ -172,9 +186,9 @@ class AnswerPump:
             return True
 
     def _read(self, hold_seconds: float) -> None:
-        batch = self._reader.read(hold_seconds)
+        batch = self.reader.read(hold_seconds)
         with self._turn:
-            self._inbox.feed(batch.entries)
+            self.inbox.feed(batch.entries)
             self._last_read_at = self._clock()
         warn_of(batch)
 

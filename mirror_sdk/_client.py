@@ -14,7 +14,7 @@ import httpx
 from mirror_sdk import _operations
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
-from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, utc_now
+from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, status_of, utc_now
 from mirror_sdk._sender import Sender
 from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.config import Settings
@@ -22,6 +22,7 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import ConnectionFailed, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
@@ -106,6 +107,17 @@ class MirrorClient:
         except (ConnectionFailed, ServerError):
             return False
         return True
+
+    def status(self) -> ClientStatus:
+        """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody."""
+        return status_of(
+            self.base_url,
+            self._sender.contact,
+            self._pump.reader,
+            self._pump.inbox,
+            is_pushed=self._callbacks is not None,
+            watches=sum(watch.is_running for watch in self._watches),
+        )
 
     # Devices
 

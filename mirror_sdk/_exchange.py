@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -97,5 +98,12 @@ def _read_error_body(answer: Answer) -> ErrorBody:
 
 
 def _read_retry_after(answer: Answer) -> float | None:
-    seconds = answer.headers.get("Retry-After", "")
-    return float(seconds) if seconds.isdecimal() else None
+    given = answer.headers.get("Retry-After", "")
+    if given.isdecimal():
+        return float(given)
+    try:
+        # A moment is told by the clock of who answered, so it is compared with that one.
+        moment, answered_at = parsedate_to_datetime(given), parsedate_to_datetime(answer.headers.get("Date", ""))
+        return max(0.0, (moment - answered_at).total_seconds())
+    except (TypeError, ValueError):
+        return None

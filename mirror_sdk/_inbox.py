@@ -110,9 +110,14 @@ class Inbox:
         return len(self._unclaimed)
 
     @property
+    def waiting(self) -> int:
+        """How many answers are expected that have not come."""
+        return sum(expectation.answer is None for expectation in list(self._expectations.values()))
+
+    @property
     def is_idle(self) -> bool:
         """Whether nobody expects an answer that has not come."""
-        return all(expectation.answer is not None for expectation in self._expectations.values())
+        return self.waiting == 0
 
     def expect(self, async_id: str) -> Expectation:
         """The place for the answer to a request; to be asked for before the request is sent, so no answer is early."""

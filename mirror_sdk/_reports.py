@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import warnings
 from datetime import UTC, datetime
+from typing import Protocol
 
 from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Unreadable
-from mirror_sdk.errors import CompatibilityWarning, GapWarning
+from mirror_sdk._inbox import Inbox, Unreadable
+from mirror_sdk.errors import CompatibilityWarning, ConnectionFailed, GapWarning, MirrorError
+from mirror_sdk.status import ClientStatus
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_IDLE_SECONDS = 60.0
 STALE_AFTER_SECONDS = 60.0
 ERRORS_KEPT = 100
+
+
+class Contact:
+    """What was last heard of the service."""
+
+    def __init__(self) -> None:
+        self.last_answer_at: datetime | None = None
+        self.last_failure: ConnectionFailed | None = None
+        self.failures = 0
+
+    def answered(self) -> None:
+        """It answered, whatever it said."""
+        self.last_answer_at = utc_now()
+        self.last_failure = None
+        self.failures = 0
+
+    def failed(self, failure: ConnectionFailed) -> None:
+        """There was no answer."""
+        self.last_failure = failure
+        self.failures += 1
 
 
 def utc_now() -> datetime:
@@ -35,3 +57,35 @@ def warn_of(batch: Batch) -> None:
         warnings.warn(
             f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, stacklevel=2
         )
+
+
+class Position(Protocol):
+    """How far a reader is."""
+
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def pause_seconds(self) -> float: ...
+    @property
+    def last_failure(self) -> MirrorError | None: ...
+
+
+def status_of(
+    base_url: str, contact: Contact, reader: Position, inbox: Inbox, *, is_pushed: bool, watches: int
+) -> ClientStatus:
+    """How a client with these parts stands."""
+    return ClientStatus(
+        base_url=base_url,
+        channel="webhook" if is_pushed else "long polling",
+        last_answer_at=contact.last_answer_at,
+        failures=contact.failures,
+        last_failure=contact.last_failure or reader.last_failure,
+        retry_in_seconds=reader.pause_seconds,
+        position=reader.position,
+        waiting=inbox.waiting,
+        unclaimed=inbox.unclaimed,
+        unreadable=inbox.unreadable,
+        duplicates=inbox.duplicates,
+        dropped=inbox.dropped,
+        watches=watches,
+    )

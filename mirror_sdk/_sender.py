@@ -10,6 +10,7 @@ import httpx
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._reports import Contact
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConnectionFailed
 
@@ -27,6 +28,7 @@ class Sender:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
+        self.contact = Contact()
         self._base_url = settings.base_url
         self._timeout_seconds = timeout_seconds
         self._sleep = sleep
@@ -58,9 +60,13 @@ class Sender:
 
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
         try:
-            return self._http.request(**request_arguments(operation, self._timeout_seconds))
+            answer = self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
-            raise lost(operation, self._base_url, exc) from exc
+            failure = lost(operation, self._base_url, exc)
+            self.contact.failed(failure)
+            raise failure from exc
+        self.contact.answered()
+        return answer
 
 
 def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[str, Any]:

@@ -163,10 +163,16 @@ class CallbackReader:
 
     last_failure: MirrorError | None = None
     is_placed = True
+    pause_seconds = 0.0
 
     def __init__(self, inbox: CallbackInbox) -> None:
         self._inbox = inbox
         self._after = inbox.last
+
+    @property
+    def position(self) -> int:
+        """Number of the last entry that was read."""
+        return self._after
 
     def go_to_end(self) -> None:
         """Take the present end as the position."""
@@ -184,10 +190,16 @@ class AsyncCallbackReader:
 
     last_failure: MirrorError | None = None
     is_placed = True
+    pause_seconds = 0.0
 
     def __init__(self, inbox: CallbackInbox) -> None:
         self._inbox = inbox
         self._after = inbox.last
+
+    @property
+    def position(self) -> int:
+        """Number of the last entry that was read."""
+        return self._after
 
     async def go_to_end(self) -> None:
         """Take the present end as the position."""

@@ -60,15 +60,22 @@ class Serialization(WireModel):
 
 
 MAX_CALLBACK_CHARACTERS = 400
+_NO_ADDRESS = "not an address that can be called; write it like https://app.example.com/callback"
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+# They say where a body ends, which is another place in each message.
+_HEADERS_OF_A_BODY = {"content-length", "transfer-encoding"}
 
 
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{_NO_ADDRESS} ({error})") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or not url.isascii() or not url.isprintable():
-        raise ValueError("not an address that can be called; write it like https://app.example.com/callback")
-    if parts.port == 0:
+        raise ValueError(_NO_ADDRESS)
+    if port == 0:
         raise ValueError("port 0 cannot be called")
     return url
 
@@ -77,8 +84,12 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no header name; use letters, digits and -")
+        if name.lower() in _HEADERS_OF_A_BODY:
+            raise ValueError(f"{name} belongs to each message; leave it out")
         if not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"the value of {name} has characters a header cannot carry; use printable ASCII")
+            raise ValueError(
+                f"the value of {name} cannot be that of a header; use printable ASCII without spaces at its ends"
+            )
     return headers
 
 

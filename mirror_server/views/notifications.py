@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
@@ -34,8 +36,7 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
             raise MethodNotAllowed(["DELETE", "GET", "OPTIONS"])
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
-        latest = query_text("after") == _LATEST
-        after = log.last_seq(app_id()) if latest else query_integer("after", low=0)
+        after = _read_after(log)
         if after is not None:
             return _poll_after(log, after, held)
         if webhooks.registration(app_id()) is not None:
@@ -58,6 +59,7 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     @requires(*_ANY_USE)
     def put_callback() -> Response:
         registration = read_body(CallbackRegistration)
+        _check_host(registration.url)
         if polls.exists(app_id()):
             raise other_channel("a poll channel", "DELETE /v2/notification/pull")
         return when_stored(webhooks.register(app_id(), registration), lambda _: empty_answer())
@@ -88,17 +90,42 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     return routes
 
 
+def _check_host(url: str) -> None:
+    """Refuse a host that no name service can be asked for.
+
+    Raises:
+        Refusal: A part of its name is empty or too long (400).
+    """
+    try:
+        (urlsplit(url).hostname or "").encode("idna")
+    except UnicodeError:
+        message = "its host is no name; the parts between the dots have 1 to 63 characters, like app.example.com"
+        raise Refusal.of_field("url", message) from None
+
+
+def _read_after(log: NotificationLog) -> int | None:
+    """The position in the query; ``latest`` is the end of the log.
+
+    Raises:
+        Refusal: It is neither a number nor ``latest``, or there more than once (400).
+    """
+    if query_text("after") == _LATEST:
+        return log.last_seq(app_id())
+    return query_integer("after", low=0)
+
+
 def _read_last_event_id(log: NotificationLog) -> int:
     """Behind which entry to begin: the header of a client that comes back, or ``after``; else at the end.
 
     Raises:
-        Refusal: It is no number, or beyond the end of the log (400).
+        Refusal: One of them is no position, or it is beyond the end of the log (400).
     """
-    after = query_text("after")
-    text = request.headers.get("Last-Event-ID", after)
-    if text is None or text == _LATEST:
+    # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
+    after = _read_after(log)
+    text = request.headers.get("Last-Event-ID")
+    number = after if text is None else read_integer("Last-Event-ID", text, low=0)
+    if number is None:
         return log.last_seq(app_id())
-    number = read_integer("Last-Event-ID", text, low=0)
     log.read(app_id(), number, most=1)
     return number
 

@@ -178,4 +178,6 @@ def _sentence(kind: str, message: str) -> str:
         return "unknown field; leave it out or correct its name"
     if kind == "missing":
         return "missing; this field is required"
+    if kind == "model_type":
+        return "must be an object, like {...}"
     return message.removeprefix("Value error, ")

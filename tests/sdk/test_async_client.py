@@ -89,7 +89,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(run, bench, device_id):
             await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
         assert not client._pump._is_reading
         assert not client._pump._onlookers
-        assert client._pump._inbox.is_idle
+        assert client._pump.inbox.is_idle
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -269,3 +270,21 @@ def test_an_operation_cannot_be_changed():
     with pytest.raises(AttributeError):
         ops.get_health().method = "PUT"  # type: ignore[misc] - that is the point
     assert isinstance(ops.get_health(), Operation)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, 30.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:00 GMT", "Date": "Fri, 20 Nov 2026 12:00:30 GMT"}, 0.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT"}, None),
+        ({"Retry-After": "soon", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, None),
+        ({}, None),
+    ],
+)
+def test_the_time_to_wait_is_read_as_seconds_or_as_a_moment(headers, seconds):
+    answer = httpx.Response(503, headers=headers, json={"code": 503, "type": "unavailable", "message": "full"})
+    with pytest.raises(ServerError) as raised:
+        ops.get_health().finish(answer)
+    assert raised.value.retry_after_seconds == seconds

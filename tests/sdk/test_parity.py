@@ -16,7 +16,7 @@ TYPES = {
     "Watch": "AsyncWatch",
     "httpx.BaseTransport | None": "httpx.AsyncBaseTransport | None",
 }
-AT_ONCE = {"events", "from_env"}
+AT_ONCE = {"events", "from_env", "status"}
 """What the asynchronous client does without waiting."""
 
 

@@ -1,0 +1,58 @@
+"""How a client stands: what it last heard of the service, and what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from mirror_sdk.errors import MirrorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientStatus:
+    """What ``client.status()`` gives; making it asks nobody.
+
+    Attributes:
+        base_url: Address of the service.
+        channel: Which channel brings notifications.
+        last_answer_at: When the service last answered anything, a refusal included.
+        failures: How many requests in a row had no answer.
+        last_failure: Why the last request or poll failed; ``None`` when it did not.
+        retry_in_seconds: How long the next poll is put off, because the last one failed.
+        position: Up to which number the notification log was read for answers; ``None`` before the first request.
+        waiting: How many device requests wait for their answer here.
+        unclaimed: How many answers are kept that nobody here waits for.
+        unreadable: How many entries this version could not read; they were kept as they are.
+        duplicates: How many answers came more than once.
+        dropped: How many unclaimed answers had to make room for newer ones.
+        watches: How many watches run.
+    """
+
+    base_url: str
+    channel: Literal["long polling", "webhook"]
+    last_answer_at: datetime | None
+    failures: int
+    last_failure: MirrorError | None
+    retry_in_seconds: float
+    position: int | None
+    waiting: int
+    unclaimed: int
+    unreadable: int
+    duplicates: int
+    dropped: int
+    watches: int
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the last request was answered."""
+        return self.last_answer_at is not None and self.failures == 0
+
+    def __repr__(self) -> str:
+        state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"
+        lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
+        if self.last_failure is not None:
+            lines.append(f"last failure: {self.last_failure}; next poll in {self.retry_in_seconds:.1f} s")
+        odd = {name: getattr(self, name) for name in ("unreadable", "duplicates", "dropped") if getattr(self, name)}
+        lines += [f"{count} {name}" for name, count in odd.items()]
+        return ", ".join(lines) + ">"

@@ -1,0 +1,80 @@
+"""What a client tells of itself, without asking anybody."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from mirror_sdk import AuthenticationError, ClientStatus, ConnectionFailed, MirrorClient, WebhookReceiver
+
+TEMPERATURE = "/3303/0/5700"
+
+
+def test_a_new_client_has_heard_nothing(client):
+    status = client.status()
+    assert isinstance(status, ClientStatus)
+    assert (status.is_connected, status.last_answer_at, status.position) == (False, None, None)
+    assert (status.channel, status.waiting, status.watches) == ("long polling", 0, 0)
+
+
+def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, TEMPERATURE)
+    waiting = client.status()
+    assert (waiting.is_connected, waiting.waiting, waiting.failures) == (True, 1, 0)
+    assert waiting.position is not None
+    bench.set_online(device_id, True)
+    assert request.result(10).python == 21.5
+    answered = client.status()
+    assert (answered.waiting, answered.last_failure) == (0, None)
+    assert answered.position > waiting.position
+    assert answered.last_answer_at >= waiting.last_answer_at
+
+
+def test_watches_and_the_channel_are_told(client):
+    with WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+        with client.watch(print):
+            assert (client.status().channel, client.status().watches) == ("webhook", 1)
+        assert client.status().watches == 0
+        client.use_long_polling()
+    assert client.status().channel == "long polling"
+
+
+def test_a_lost_connection_is_told_until_it_is_back():
+    gone = True
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if gone:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "no"})
+
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
+        client._sender._sleep = lambda seconds: None
+        with pytest.raises(ConnectionFailed):
+            client.get_device("x")
+        lost = client.status()
+        assert not lost.is_connected
+        assert lost.failures > 0
+        assert "refused" in repr(lost)
+        assert "key" not in repr(lost)
+        gone = False
+        with pytest.raises(AuthenticationError):
+            client.get_device("x")
+        assert client.status().is_connected
+        assert client.status().last_failure is None
+
+
+def test_a_poll_that_is_put_off_tells_for_how_long():
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "after=latest" in str(request.url) or request.method == "POST":
+            return httpx.Response(204 if request.method == "GET" else 202, headers={"Mirror-Cursor": "3"}, json={})
+        return httpx.Response(503, headers={"Retry-After": "40"}, json={"code": 503, "type": "x", "message": "full"})
+
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
+        request = client.begin_read("d", TEMPERATURE)
+        assert not request.done()
+        status = client.status()
+        assert 30 < status.retry_in_seconds <= 40
+        assert (status.position, status.waiting) == (3, 1)
+        assert "full" in str(status.last_failure)

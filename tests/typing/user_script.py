@@ -1,0 +1,74 @@
+"""What a user writes, for the type checkers: nothing in here may need a cast or an ignore. It is never run."""
+
+import asyncio
+from datetime import datetime
+
+import pandas as pd
+
+from mirror_sdk import (
+    AsyncMirrorClient,
+    DesiredStatus,
+    DeviceObject,
+    DeviceRequest,
+    Event,
+    EventKind,
+    MirrorClient,
+    Value,
+    WebhookReceiver,
+)
+from mirror_sdk.frames import drift_frame, requests_frame
+
+
+def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
+    requests: list[DeviceRequest] = []
+    for device in client.list_devices(endpoint_type="Light"):
+        name: str = device.endpoint_name
+        print(name, device.state)
+        requests.append(client.begin_write(device.id, "/3311/0/5851", level, expiry_seconds=60))
+    for request in requests:
+        failure = request.exception(timeout=10)
+        if failure is not None:
+            print(failure.category, failure.device_id)
+    return requests_frame(requests)
+
+
+def look(client: MirrorClient, device_id: str) -> datetime | None:
+    device: DeviceObject = client.get_device(device_id)
+    resource = device["/3303/0/5700"]
+    if resource.desired is not None and resource.desired.status is DesiredStatus.FAILURE:
+        print(resource.desired.value.python)
+    return resource.reported.reported_at if resource.reported else None
+
+
+def listen(client: MirrorClient) -> list[Value]:
+    def heard(event: Event) -> None:
+        print(event.kind is EventKind.GAP, event.path, event.changed_at)
+
+    with WebhookReceiver() as receiver, client.watch(heard, paths=["/3303/*"]):
+        client.use_webhook(receiver)
+    return [event.value for event in client.events(limit=3) if event.value is not None]
+
+
+def tables(client: MirrorClient) -> pd.DataFrame:
+    state = client.state_frame(paths=["/3303/*"])
+    return drift_frame(state, tolerance={"/3303/0/5700": 0.5})
+
+
+async def both(device_id: str) -> float | None:
+    async with AsyncMirrorClient.from_env() as client:
+        request = await client.begin_read(device_id, "/3303/0/5700")
+        value: Value = await request.result(timeout=5)
+        async for event in client.events(limit=1):
+            print(event.device_id)
+        async with await client.watch(print) as watch:
+            print(watch.is_running)
+        return value.python if isinstance(value.python, float) else None
+
+
+def main() -> None:
+    with MirrorClient.from_env(timeout=5) as client:
+        print(client.read_value("id", "/3303/0/5700", timeout=1.5))
+        client.put_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
+        for waiting in client.list_device_requests():
+            print(waiting.uri, waiting.expires_at)
+    print(asyncio.run(both("id")))
