@@ -11,9 +11,9 @@ import httpx
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._reports import Contact
-from mirror_sdk._sender import lost, request_arguments
+from mirror_sdk._sender import delay_before_next, lost, request_arguments
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import ConfigError, ConnectionFailed
+from mirror_sdk.errors import ConfigError, MirrorError
 
 T = TypeVar("T")
 
@@ -64,11 +64,14 @@ class AsyncSender:
 
     async def _send(self, operation: Operation[T]) -> T:
         backoff = Backoff()
-        for _ in range(operation.attempts - 1):
+        for _ in range(operation.most_attempts - 1):
             try:
                 return operation.finish(await self._exchange(operation))
-            except ConnectionFailed:
-                await self._sleep(backoff.failed())
+            except MirrorError as error:
+                delay_seconds = delay_before_next(error, backoff)
+                if delay_seconds is None:
+                    raise
+                await self._sleep(delay_seconds)
         return operation.finish(await self._exchange(operation))
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:

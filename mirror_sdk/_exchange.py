@@ -15,6 +15,9 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
 
+SAFE_TO_REPEAT = 3
+_IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+
 
 class Answer(Protocol):
     """What is read of an HTTP answer; ``httpx.Response`` is one."""
@@ -38,7 +41,8 @@ class Operation(Generic[T]):
         params: Query parameters.
         json: Body, or ``None`` for none.
         hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
-        attempts: How often it may be sent when its answer is lost on the way.
+        attempts: How often it may be sent when its answer is lost on the way, or it is refused for a moment only.
+            ``None`` goes by the method: what means the same twice as once may be sent three times.
         also_reads: Statuses from 300 on that are no error here.
     """
 
@@ -48,8 +52,15 @@ class Operation(Generic[T]):
     params: Mapping[str, str | int] = field(default_factory=dict)
     json: Any = None
     hold_seconds: int = 0
-    attempts: int = 1
+    attempts: int | None = None
     also_reads: frozenset[int] = frozenset()
+
+    @property
+    def most_attempts(self) -> int:
+        """How often it may be sent."""
+        if self.attempts is not None:
+            return self.attempts
+        return SAFE_TO_REPEAT if self.method in _IDEMPOTENT else 1
 
     def finish(self, answer: Answer) -> T:
         """The result.

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from mirror_sdk._exchange import Answer, Operation, first_fault, read_json
+from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_json
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.bench import (
@@ -39,7 +39,6 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRu
 
 M = TypeVar("M", bound=BaseModel)
 
-_SAFE_TO_REPEAT = 3
 _LONGEST_ADVANCE_SECONDS = 600
 """Everything that falls due on the way happens before the answer to an advance of the clock."""
 _NOT_FOUND = frozenset({404})
@@ -166,7 +165,8 @@ def place_device_request(
         _nothing,
         params={"async-id": async_id},
         json=_body(DeviceRequestBody, given),
-        attempts=_SAFE_TO_REPEAT,
+        # The async-id makes it one request, however often it is sent.
+        attempts=SAFE_TO_REPEAT,
     )
 
 
@@ -278,7 +278,7 @@ def delete_poll_channel() -> Operation[None]:
 
 def get_health() -> Operation[None]:
     """Succeeds when the service is up."""
-    return Operation("GET", routes.HEALTH, _nothing)
+    return Operation("GET", routes.HEALTH, _nothing, attempts=1)
 
 
 # Bench. Source: wire.md 8.

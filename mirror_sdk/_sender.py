@@ -12,9 +12,12 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._reports import Contact
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
+
+LONGEST_RETRY_AFTER_SECONDS = 10.0
+"""Of what the service asks to wait; a caller learns of a longer time instead."""
 
 
 class Sender:
@@ -51,11 +54,14 @@ class Sender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         backoff = Backoff()
-        for _ in range(operation.attempts - 1):
+        for _ in range(operation.most_attempts - 1):
             try:
                 return operation.finish(self._exchange(operation))
-            except ConnectionFailed:
-                self._sleep(backoff.failed())
+            except MirrorError as error:
+                delay_seconds = delay_before_next(error, backoff)
+                if delay_seconds is None:
+                    raise
+                self._sleep(delay_seconds)
         return operation.finish(self._exchange(operation))
 
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
@@ -67,6 +73,17 @@ class Sender:
             raise failure from exc
         self.contact.answered()
         return answer
+
+
+def delay_before_next(error: MirrorError, backoff: Backoff) -> float | None:
+    """How many seconds to wait before the same is sent again; ``None`` where that would not help."""
+    if isinstance(error, ConnectionFailed):
+        return backoff.failed()
+    if not isinstance(error, APIError) or error.retry_after_seconds is None:
+        return None
+    if error.retry_after_seconds > LONGEST_RETRY_AFTER_SECONDS:
+        return None
+    return backoff.failed(error.retry_after_seconds)
 
 
 def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class NotificationLog:
         self._most_bytes = most_bytes
         self._new_uid = new_uid
         self._waiting: dict[str, list[Future[None]]] = {}
+        self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
 
@@ -109,18 +110,24 @@ class NotificationLog:
             state = logs.state(session, app_id)
         return state.last_seq if state else 0
 
-    def more(self, app_id: str) -> Future[None]:
-        """A future that is done as soon as an entry is added; cancel it when it is not wanted any more."""
+    def more(self, app_id: str, *, is_poll: bool = True) -> Future[None]:
+        """A future that is done as soon as an entry is added; cancel it when it is not wanted any more.
+
+        Args:
+            app_id: The application whose log it is.
+            is_poll: Whether a poll or a stream waits, which are counted; a webhook is neither.
+        """
         future: Future[None] = Future()
         with self._lock:
             self._waiting.setdefault(app_id, []).append(future)
-        future.add_done_callback(lambda done: self._forget(app_id, done))
+            self._open_polls += is_poll
+        future.add_done_callback(lambda done: self._forget(app_id, done, is_poll=is_poll))
         return future
 
-    def count_waiting(self) -> int:
-        """How many readers wait for more."""
-        with self._lock:
-            return sum(map(len, self._waiting.values()))
+    @property
+    def open_polls(self) -> int:
+        """How many polls and streams wait for more."""
+        return self._open_polls
 
     def wake(self, app_id: str) -> None:
         """Let those who wait for more look again."""
@@ -131,8 +138,9 @@ class NotificationLog:
             with suppress(InvalidStateError):
                 future.set_result(None)
 
-    def _forget(self, app_id: str, future: Future[None]) -> None:
+    def _forget(self, app_id: str, future: Future[None], *, is_poll: bool) -> None:
         with self._lock:
+            self._open_polls -= is_poll
             waiting = self._waiting.get(app_id)
             if waiting and future in waiting:
                 waiting.remove(future)

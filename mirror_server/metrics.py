@@ -78,7 +78,7 @@ class _State(Collector):
         devices.add_metric(["deregistered"], found.deregistered_devices)
         yield devices
         for name, meaning, value in (
-            ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.count_waiting()),
+            ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.open_polls),
             ("mirror_waiting_device_requests", "Device requests without an answer yet.", found.waiting_requests),
             (
                 "mirror_longest_device_queue",

@@ -137,7 +137,7 @@ class Webhooks:
         """Send message after message until the webhook is gone."""
         while (row := self.registration(app_id)) is not None:
             await self._reach(row.next_attempt_at)
-            more = self._log.more(app_id)
+            more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
                     await asyncio.wrap_future(more)

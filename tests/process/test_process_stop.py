@@ -80,11 +80,14 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
     with ThreadPoolExecutor(2) as pool:
         poll, stream = pool.submit(application.poll, after=last, hold=50), pool.submit(read_stream, application)
-        wait_until(lambda: "mirror_open_polls 2.0" in application.http.get("/metrics").text, "both to be open")
+        try:
+            wait_until(lambda: "mirror_open_polls 2.0" in application.http.get("/metrics").text, "both to be open")
+        finally:
+            # The stream would never end by itself.
+            began = time.monotonic()
+            status = server.stop()
 
-        began = time.monotonic()
-        assert server.stop() == 0
-
+        assert status == 0
         assert time.monotonic() - began < SOON_SECONDS
         assert poll.result(5).status_code == 204
         assert "event: registrations" in stream.result(5)

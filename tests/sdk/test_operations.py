@@ -173,8 +173,11 @@ def test_filters_are_written_as_the_directory_reads_them():
     }
 
 
-def test_a_device_request_may_be_sent_again_and_nothing_else_that_changes_something():
-    assert {operation.path for operation, *_ in SENT if operation.attempts > 1} == {"/v2/device-requests/d1"}
+def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id():
+    repeated = {operation.path for operation, *_ in SENT if operation.most_attempts > 1 and operation.method == "POST"}
+    assert repeated == {"/v2/device-requests/d1"}
+    once = {operation.path for operation, *_ in SENT if operation.most_attempts == 1}
+    assert {path for path in once if not path.startswith("/sim/")} <= {"/healthz", "/v2/notification/pull"}
 
 
 def test_a_page_tells_where_the_next_one_begins():

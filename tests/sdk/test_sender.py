@@ -93,11 +93,33 @@ def test_it_is_sent_three_times_at_most():
 
 
 @pytest.mark.parametrize(("status", "kind"), [(429, LimitExceeded), (503, ServerError)])
-def test_a_refusal_is_not_sent_again(status, kind):
+def test_a_refusal_that_does_not_tell_for_how_long_is_not_sent_again(status, kind):
     service = Service(httpx.Response(status))
     with pytest.raises(kind):
         sender(service).send(REQUEST)
     assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_is_refused_for_a_moment_is_sent_again_after_that(status):
+    service = Service(httpx.Response(status, headers={"Retry-After": "7"}), httpx.Response(202))
+    slept = Slept()
+    sender(service, slept).send(REQUEST)
+    assert len(service.requests) == 2
+    assert slept == [7.0]
+
+
+def test_a_longer_time_to_wait_is_the_callers():
+    service = Service(httpx.Response(503, headers={"Retry-After": "60"}))
+    with pytest.raises(ServerError) as raised:
+        sender(service).send(REQUEST)
+    assert (len(service.requests), raised.value.retry_after_seconds) == (1, 60.0)
+
+
+def test_what_means_the_same_twice_is_sent_again_when_its_answer_was_lost():
+    service = Service(httpx.ReadError("reset"), httpx.Response(204))
+    sender(service).send(ops.delete_subscription("d", "/1/0/0"))
+    assert len(service.requests) == 2
 
 
 def test_what_is_not_safe_to_repeat_is_sent_once():
