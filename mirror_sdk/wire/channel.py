@@ -61,7 +61,8 @@ class Serialization(WireModel):
 
 MAX_CALLBACK_CHARACTERS = 400
 _NO_ADDRESS = "not an address that can be called; write it like https://app.example.com/callback"
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[!-~]+$"
+_HEADER_NAME_PATTERN = r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$"
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 # They say where a body ends, which is another place in each message.
 _HEADERS_OF_A_BODY = {"content-length", "transfer-encoding"}
@@ -73,7 +74,7 @@ def _check_url(url: str) -> str:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"{_NO_ADDRESS} ({error})") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not url.isascii() or not url.isprintable():
+    if not parts.hostname or not re.fullmatch(_URL_PATTERN, url):
         raise ValueError(_NO_ADDRESS)
     if port == 0:
         raise ValueError("port 0 cannot be called")
@@ -82,7 +83,7 @@ def _check_url(url: str) -> str:
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
+        if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is no header name; use letters, digits and -")
         if name.lower() in _HEADERS_OF_A_BODY:
             raise ValueError(f"{name} belongs to each message; leave it out")
@@ -96,8 +97,19 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 class CallbackRegistration(WireModel):
     """The webhook an application registers; URL, header names and values have 400 characters together at most."""
 
-    url: Annotated[str, Field(min_length=1, max_length=MAX_CALLBACK_CHARACTERS), AfterValidator(_check_url)]
-    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] | None = None
+    url: Annotated[
+        str,
+        Field(max_length=MAX_CALLBACK_CHARACTERS, json_schema_extra={"pattern": _URL_PATTERN}),
+        AfterValidator(_check_url),
+    ]
+    headers: (
+        Annotated[
+            dict[str, str],
+            Field(json_schema_extra={"propertyNames": {"pattern": _HEADER_NAME_PATTERN}}),
+            AfterValidator(_check_headers),
+        ]
+        | None
+    ) = None
     serialization: Serialization | None = None
 
     @model_validator(mode="after")

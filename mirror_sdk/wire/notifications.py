@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from mirror_sdk.wire.model import Payload, WireModel
 
@@ -56,6 +56,20 @@ class RegistrationEvent(WireModel):
     resources: list[RegisteredResource] = []
 
 
+# Only a webhook that asked for them gets objects.
+_Gone = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "properties": {"ep": {"type": "string"}}, "required": ["ep"]},
+            ]
+        }
+    ),
+]
+
+
 class NotificationMessage(WireModel):
     """One message; each list is there only when it has entries."""
 
@@ -63,5 +77,5 @@ class NotificationMessage(WireModel):
     notifications: list[Notification] = []
     registrations: list[RegistrationEvent] = []
     reg_updates: Annotated[list[RegistrationEvent], Field(alias="reg-updates")] = []
-    de_registrations: Annotated[list[str], Field(alias="de-registrations")] = []
-    registrations_expired: Annotated[list[str], Field(alias="registrations-expired")] = []
+    de_registrations: Annotated[list[_Gone], Field(alias="de-registrations")] = []
+    registrations_expired: Annotated[list[_Gone], Field(alias="registrations-expired")] = []

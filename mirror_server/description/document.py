@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_server.description import parameters
+from mirror_server.description.members import add_meanings
 from mirror_server.description.operations import DELIVERY, OPERATIONS
 from mirror_server.description.parts import Answer, Content, Operation, Schema
 
@@ -23,10 +24,12 @@ _SUMMARY = """\
 The last reported and the last desired value of every resource of every device. Requests to devices are accepted first
 and answered later, through a notification log that a long poll, a webhook or an event stream reads.
 
-It follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo); operations with
-`x-extension` are not part of that. A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC,
-payloads base64. An unknown member of a body is refused; an unknown parameter of the query is ignored, but for
-`GET /v3/devices`, where it would be a filter.
+It follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo); operations,
+parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
+
+A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
+of a body is refused; an unknown parameter of the query is ignored, but for `GET /v3/devices`, where it would be a
+filter. A parameter or a member that is there twice is refused; filters may be, and all of them have to hold.
 """
 _HEADERS: dict[str, Schema] = {
     routes.REQUEST_ID_HEADER: {
@@ -35,10 +38,12 @@ _HEADERS: dict[str, Schema] = {
     },
     routes.CURSOR_HEADER: {
         "description": "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
+        "x-extension": True,
         "schema": {"type": "integer", "minimum": 0},
     },
     routes.GAP_HEADER: {
         "description": "First and last number of entries that are gone from the log. Only with `after`.",
+        "x-extension": True,
         "schema": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
     },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
@@ -204,6 +209,7 @@ def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
         [(model, "validation") for model in ordered], ref_template=_REFERENCE, schema_generator=_WithoutTitles
     )
     found: dict[str, Schema] = schema["$defs"]
+    add_meanings(found)
     return found
 
 

@@ -12,6 +12,7 @@ from mirror_sdk.wire import (
     routes,
     subscriptions,
 )
+from mirror_server.callout import LIMIT_SECONDS
 from mirror_server.description import parameters
 from mirror_server.description.parts import Answer, Content, Operation
 
@@ -80,7 +81,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Directory",
         summary="The devices, page by page",
         meaning="A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands in"
-        " `filter`. Any other parameter is taken for a filter, and refused when there is none of that name.",
+        " `filter`; of several, all have to hold. Any other parameter is taken for a filter, and refused when there is"
+        " none of that name.",
         parameters=parameters.DIRECTORY,
         answers=(
             Answer(
@@ -479,7 +481,8 @@ DELIVERY = Operation(
     name="deliver",
     group="Notifications",
     summary="What the server sends to a webhook",
-    meaning="One message at a time, in order, the next after 200 or 204; within 20 seconds. After a failure it is sent"
+    meaning="One message at a time, in order, the next after 200 or 204; within"
+    f" {LIMIT_SECONDS} seconds. After a failure it is sent"
     " again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
     body=_MESSAGE,
     answers=(Answer(code=200, meaning="Taken."), Answer(code=204, meaning="Taken.")),

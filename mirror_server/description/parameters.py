@@ -75,7 +75,9 @@ WAITING_REQUESTS = (
     query("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
     query("after", "The async-id of the last request of the page before.", _TEXT),
 )
-APPLY = (query("apply", "With `now`, devices that are registered now are checked at once.", words("now")),)
+APPLY = (
+    query("apply", "With `now`, devices that are registered now are checked at once.", words("now"), is_extension=True),
+)
 _POSITION = {"oneOf": [whole_number(0), words("latest")]}
 PULL = (
     query(
@@ -83,14 +85,16 @@ PULL = (
         "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
         " the end. Without it the server keeps a position for the key and moves it.",
         _POSITION,
+        is_extension=True,
     ),
     query(
         "hold",
         "For how many seconds the poll is held open when there is nothing to tell.",
         whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
+        is_extension=True,
     ),
 )
 EVENTS = (
     query("after", "Behind which number to begin; at the end of the log by default.", _POSITION),
-    header("Last-Event-ID", "The same, as a client sends it that comes back.", whole_number(0)),
+    header("Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)),
 )

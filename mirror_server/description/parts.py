@@ -12,18 +12,21 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A parameter of the path, the query or a header."""
+    """A parameter of the path, the query or a header; ``is_extension`` where the public API lacks it."""
 
     name: str
     place: str
     meaning: str
     schema: Schema
+    is_extension: bool = False
 
     def to_openapi(self) -> Schema:
         """The parameter as OpenAPI has it."""
         shown: Schema = {"name": self.name, "in": self.place, "description": self.meaning, "schema": self.schema}
         if self.schema.get("type") == "array":
             shown |= {"style": "form", "explode": False}
+        if self.is_extension:
+            shown["x-extension"] = True
         return shown | {"required": True} if self.place == "path" else shown
 
 
@@ -83,14 +86,14 @@ class Operation:
     is_extension: bool = False
 
 
-def query(name: str, meaning: str, schema: Schema) -> Parameter:
+def query(name: str, meaning: str, schema: Schema, *, is_extension: bool = False) -> Parameter:
     """A parameter of the query; none is required."""
-    return Parameter(name=name, place="query", meaning=meaning, schema=schema)
+    return Parameter(name=name, place="query", meaning=meaning, schema=schema, is_extension=is_extension)
 
 
 def header(name: str, meaning: str, schema: Schema) -> Parameter:
-    """A header of the request; none is required."""
-    return Parameter(name=name, place="header", meaning=meaning, schema=schema)
+    """A header of the request, all of them extensions; none is required."""
+    return Parameter(name=name, place="header", meaning=meaning, schema=schema, is_extension=True)
 
 
 def whole_number(low: int, high: int | None = None, default: int | None = None) -> Schema:

@@ -9,7 +9,8 @@ SCRIPT = Path(__file__).parent / "user_script.py"
 
 def check(script, tmp_path):
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", str(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    # Not from the folder of the sources: the package is to be found where it is installed, as a user has it.
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_users_script_is_well_typed(tmp_path):

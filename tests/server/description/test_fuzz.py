@@ -1,4 +1,4 @@
-"""The server under thousands of requests made from its own description, right ones and wrong ones."""
+"""The server under thousands of requests made from its own description: right ones, wrong ones, and chains of them."""
 
 import pytest
 import schemathesis
@@ -23,10 +23,8 @@ CHECKS = [
     response_schema_conformance,
     response_headers_conformance,
 ]
-# It calls the URLs it is given, which could be anywhere.
-CALLS_OUT = {("put", routes.CALLBACK)}
 FOR_PEOPLE = {("get", routes.PAGE), ("get", routes.PAGE_FILE)}
-FUZZED = sorted(OPERATIONS.keys() - CALLS_OUT - FOR_PEOPLE)
+FUZZED = sorted(OPERATIONS.keys() - FOR_PEOPLE)
 MANY = settings(
     max_examples=40,
     deadline=None,
@@ -41,6 +39,8 @@ MANY = settings(
 def api(shared_server):
     """The description as the server gives it; a device is there, so that not everything is a 404."""
     shared_server.my_key = shared_server.key()
+    # A key with a webhook has no polls.
+    shared_server.webhook_key = shared_server.key()
     shared_server.device = shared_server.add_device(
         shared_server.my_key, "d", {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
     )
@@ -50,18 +50,31 @@ def api(shared_server):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_held_open(monkeypatch):
+def nothing_is_held_open_or_called(monkeypatch):
+    async def take(*_):
+        """The URLs of webhooks could lead anywhere."""
+
+    monkeypatch.setattr("mirror_server.callout.Caller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
     monkeypatch.setattr("mirror_server.views.event_stream._LONGEST_SECONDS", 0)
 
 
-def send(server, case):
-    """Send it with a key; half of the requests go to a device that is there."""
+def prepare(server, case):
+    """Ask for nothing that takes long; half of the requests go to a device that is there."""
     if str(case.query.get("hold", "")).isdecimal():
         case.query["hold"] = 0
     if "device_id" in case.path_parameters and len(str(case.path_parameters["device_id"])) % 2:
         case.path_parameters["device_id"] = server.device
-    return case.call(headers={"Authorization": f"Bearer {server.my_key}"})
+
+
+def authorization(server, case):
+    key = server.webhook_key if case.path == routes.CALLBACK else server.my_key
+    return {"Authorization": f"Bearer {key}"}
+
+
+def send(server, case):
+    prepare(server, case)
+    return case.call(headers=authorization(server, case))
 
 
 @pytest.mark.parametrize(("method", "path"), FUZZED)
@@ -86,3 +99,24 @@ def test_what_does_not_fit_the_description_is_refused(shared_server, api, method
         case.validate_response(send(shared_server, case), checks=[*CHECKS, negative_data_rejection])
 
     check()
+
+
+def test_what_an_answer_tells_can_be_used_for_the_next_request(shared_server, api):
+    """Ids of answers go into later requests, in chains that schemathesis finds in the description."""
+    reached = set()
+
+    class Chains(api.as_state_machine()):
+        def get_call_kwargs(self, case):
+            return {"headers": authorization(shared_server, case)}
+
+        def before_call(self, case):
+            if "hold" in case.query:
+                case.query["hold"] = 0
+
+        def validate_response(self, response, case, **_):
+            case.validate_response(response, checks=CHECKS)
+            if response.status_code < 300:
+                reached.add((case.operation.method, case.operation.path))
+
+    Chains.run(settings=settings(MANY, max_examples=20, stateful_step_count=20))
+    assert {("put", routes.BENCH_REGISTRATION), ("get", routes.DEVICE), ("post", routes.BENCH_DEVICES)} <= reached

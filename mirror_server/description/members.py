@@ -1,0 +1,177 @@
+"""What the members of the models mean, where the model's own docstring does not say it. Source: wire.md 1-8."""
+
+from __future__ import annotations
+
+from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS, DEFAULT_EXPIRY_SECONDS_QUEUE_MODE
+from mirror_server.description.parts import Schema
+
+_ANYWHERE = {
+    "object": "The kind of this object, always the same word.",
+    "device_id": "The device's id.",
+    "endpoint_name": "The name the device registers with.",
+    "endpoint_type": "The type the device registers with.",
+    "queue_mode": "Whether the device sleeps, and takes its requests when it next makes contact; an extension.",
+    "has_more": "Whether another page follows.",
+    "limit": "How many entries a page has at most.",
+    "order": "In which order the entries stand.",
+    "ep": "The device's id.",
+    "original-ep": "The name the device registers with. A webhook has it of an observation only when it asked for it.",
+    "path": "The resource path.",
+    "ct": "The content type of the payload.",
+    "payload": "The value in base64, empty when there is none.",
+    "max-age": "For how many seconds the value is fresh; 0 when the device does not say.",
+    "uid": "The identity of this entry, the same when it is sent again; only with `after`, or when it was asked for.",
+    "timestamp": "When it happened, in milliseconds since 1970; only with `after`, or when it was asked for.",
+    "value": "The device's own value, as text.",
+    "observable": "Whether the resource can be subscribed.",
+    "auto_observable": "Whether the device sends changes without a subscription.",
+    "writable": "Whether the resource can be written.",
+    "executable": "Whether the resource can be executed.",
+    "online": "Whether the device is connected.",
+    "answer": "How it answers requests: as it should, with a refusal, or never.",
+    "latency_seconds": "How long it takes to answer.",
+}
+_OF_MODELS = {
+    "AsyncResponse": {
+        "status": "200 when the device did it, else 400 or above.",
+        "payload": "The value that was read, in base64; empty when there is none.",
+        "timestamp": "When the request ended, in milliseconds since 1970; only with `after`, or when it was asked for.",
+    },
+    "BenchAdvance": {"advance_seconds": "How much time is to pass."},
+    "BenchClock": {"now": "The time for the server.", "manual": "Whether the clock stands still until it is advanced."},
+    "BenchDevice": {
+        "id": "The device's id.",
+        "registered": "Whether the device is registered.",
+        "resources": "What it has now, and its own values.",
+    },
+    "BenchDeviceAdded": {"id": "The device's id."},
+    "BenchDeviceList": {"data": "The devices."},
+    "BenchNewDevice": {"resources": "What it has."},
+    "CallbackRegistration": {
+        "url": "Where notifications are sent to: http or https.",
+        "headers": "Headers to send with each message; not those that say how long it is.",
+        "serialization": "How notifications are written; by default with no options.",
+    },
+    "Channel": {
+        "delivery_mechanism": "A webhook, or long polling.",
+        "url": "Where the webhook leads to.",
+        "last_error": "What went wrong at the last call; absent when nothing did.",
+        "last_success_at": "When a message was last taken.",
+        "next_attempt_at": "When the message is sent again; absent when the last call succeeded.",
+    },
+    "Desired": {
+        "value": "The value in base64.",
+        "status": "0 pending, 1 success, 2 failure.",
+        "status_updated_at": "When the write succeeded or failed; absent while it is pending.",
+        "requested_at": "When the write was issued; an extension.",
+    },
+    "Device": {
+        "id": "The device's id.",
+        "name": "The same as `endpoint_name`.",
+        "state": "`registered` or `deregistered`.",
+        "created_at": "When the device first registered.",
+        "updated_at": "The device's last registration event.",
+        "etag": "Changes with the device: the same as `updated_at`.",
+        "bootstrapped_timestamp": "The same as `created_at`.",
+        "custom_attributes": "Always empty.",
+    },
+    "DeviceObject": {
+        "created_at": "When this answer was made.",
+        "updated_at": "The device's last registration event.",
+        "last_reported_at": "The newest time of a reported value; absent when there is none.",
+        "last_desired_at": "The newest time of a desired value; absent when there is none.",
+        "resources": "Every resource the device has ever introduced.",
+    },
+    "DevicePage": {"data": "The devices.", "after": "The id the page begins behind, as it was asked for."},
+    "DeviceRequestAccepted": {"async-response-id": "The async-id, by which the answer is recognised."},
+    "DeviceRequestBody": {
+        "method": "`GET` reads, `PUT` writes, `POST` executes.",
+        "content-type": "The format of the payload; a write without it is `text/plain`.",
+        "accept": "The format the answer should have.",
+        "payload-b64": "The value to write, or the argument to execute with, in base64.",
+        "expiry_seconds": "How long the request may wait for the device:"
+        f" {DEFAULT_EXPIRY_SECONDS} by default, and {DEFAULT_EXPIRY_SECONDS_QUEUE_MODE} for a device in queue mode.",
+    },
+    "EndpointResource": {
+        "uri": "The resource path.",
+        "obs": "Whether it can be subscribed.",
+        "rt": "Its resource type, empty when the device names none.",
+        "type": "Its content type, empty when the device names none.",
+    },
+    "ErrorBody": {
+        "code": "The status of the answer.",
+        "type": "The kind of error, as a word for programs.",
+        "message": "What is wrong and what to do next.",
+        "fields": "What is wrong with which field.",
+        "request_id": "Identifies the request in the server's log.",
+    },
+    "FieldError": {
+        "name": "The parameter or the member; a member of a member stands behind a dot.",
+        "message": "What is wrong with it.",
+    },
+    "NotificationMessage": {
+        "async-responses": "Outcomes of the application's device requests.",
+        "notifications": "What subscribed resources sent.",
+        "registrations": "Devices that registered.",
+        "reg-updates": "Devices that updated their registration.",
+        "de-registrations": "Devices that deregistered: their ids, or objects for a webhook that asked for these.",
+        "registrations-expired": "Devices whose registration expired: as in `de-registrations`.",
+    },
+    "PresubscriptionRule": {
+        "endpoint-name": "The device's id or endpoint name; `*` may stand at its end.",
+        "endpoint-type": "The device's type; `*` may stand at its end.",
+        "resource-path": "Resource paths; `*` may stand at the end of each.",
+    },
+    "RegisteredResource": {
+        "rt": "Its resource type.",
+        "ct": "Its content type.",
+        "obs": "Whether it can be subscribed.",
+    },
+    "RegistrationEvent": {
+        "ept": "The type the device registers with.",
+        "original-ep": "The name the device registers with.",
+        "q": "Whether the device is in queue mode.",
+        "timestamp": "When it happened, in milliseconds since 1970.",
+        "resources": "What the device has.",
+    },
+    "Reported": {
+        "value": "The value in base64.",
+        "content_type": "The format of the value.",
+        "reported_at": "When the value was received from the device.",
+        "expires_at": "Until when the value is fresh; absent when the device does not say.",
+    },
+    "ResourceState": {
+        "resource_path": "The resource path.",
+        "subscribed": "Whether the device accepted a subscription that has not ended.",
+        "reported": "The last value received from the device.",
+        "desired": "The last value requested to be written.",
+    },
+    "Serialization": {
+        "type": "The version of the format.",
+        "max_chunk_size": "How many notifications a message has at most.",
+        "cfg": "What notifications carry besides.",
+    },
+    "SerializationConfig": {
+        "include_timestamp": "With the time of each change.",
+        "include_uid": "With the identity of each notification.",
+        "include_original_ep": "With the endpoint name beside the device's id.",
+        "deregistrations_as_object": 'Devices that left as `{"ep": "<device id>"}` in the place of their id alone.',
+    },
+    "WaitingRequest": {
+        "async_response_id": "The async-id, by which the answer is recognised.",
+        "method": "`GET` reads, `PUT` writes, `POST` executes.",
+        "uri": "The resource path, and the query of notification rules.",
+        "placed_at": "When it was accepted.",
+        "expires_at": "Until when it may wait for the device.",
+    },
+    "WaitingRequestPage": {"data": "The requests."},
+}
+
+
+def add_meanings(schemas: dict[str, Schema]) -> None:
+    """Describe each member that the description of its model does not name."""
+    for model, schema in schemas.items():
+        for name, member in schema.get("properties", {}).items():
+            meaning = _OF_MODELS.get(model, {}).get(name) or _ANYWHERE.get(name)
+            if meaning is not None and f"`{name}`" not in schema.get("description", ""):
+                member["description"] = meaning
