@@ -15,8 +15,15 @@ from mirror_sdk import _operations
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._inbox import Inbox
-from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, status_of, utc_now
-from mirror_sdk._tables import device_ids, events_table, state_table
+from mirror_sdk._reports import (
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_ROTATE_BYTES,
+    DEFAULT_ROTATE_SECONDS,
+    DEFAULT_TIMEOUT_SECONDS,
+    status_of,
+    utc_now,
+)
+from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -30,7 +37,11 @@ from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import pandas as pd
+
+    from mirror_sdk.recording import AsyncRecorder
 
 
 class AsyncMirrorClient:
@@ -63,7 +74,7 @@ class AsyncMirrorClient:
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
-        self._watches: WeakSet[AsyncWatch] = WeakSet()
+        self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
 
     @classmethod
     def from_env(
@@ -79,7 +90,7 @@ class AsyncMirrorClient:
         return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
 
     async def aclose(self) -> None:
-        """Stop all watches and close the connections; the client cannot be used after this."""
+        """Stop all watches and recorders and close the connections; the client cannot be used after this."""
         for watch in list(self._watches):
             await watch.stop()
         await self._sender.aclose()
@@ -373,6 +384,35 @@ class AsyncMirrorClient:
         watch = AsyncWatch(reader, callback, wants)
         self._watches.add(watch)
         return watch
+
+    async def record(
+        self,
+        path: str | PathLike[str],
+        *,
+        devices: Iterable[str | Device] | None = None,
+        paths: Sequence[str] | None = None,
+        rotate_bytes: int = DEFAULT_ROTATE_BYTES,
+        rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+    ) -> AsyncRecorder:
+        """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
+        recording = with_pandas("mirror_sdk.recording.async_recorder")
+        chosen = None if devices is None else device_ids(devices)
+        tape = await asyncio.to_thread(
+            recording.Tape,
+            path,
+            server=self.base_url,
+            devices=chosen,
+            paths=paths,
+            rotate_bytes=rotate_bytes,
+            rotate_seconds=rotate_seconds,
+        )
+        recorder: AsyncRecorder = await recording.begin_recording(
+            tape,
+            lambda after: AsyncLogReader(self._send, after=after),
+            lambda: self.state_frame(chosen, paths=paths),
+        )
+        self._watches.add(recorder)
+        return recorder
 
     async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""

@@ -14,9 +14,16 @@ import httpx
 from mirror_sdk import _operations
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
-from mirror_sdk._reports import DEFAULT_IDLE_SECONDS, DEFAULT_TIMEOUT_SECONDS, status_of, utc_now
+from mirror_sdk._reports import (
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_ROTATE_BYTES,
+    DEFAULT_ROTATE_SECONDS,
+    DEFAULT_TIMEOUT_SECONDS,
+    status_of,
+    utc_now,
+)
 from mirror_sdk._sender import Sender
-from mirror_sdk._tables import device_ids, events_table, state_table
+from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
@@ -30,7 +37,11 @@ from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import pandas as pd
+
+    from mirror_sdk.recording import Recorder
 
 
 class MirrorClient:
@@ -64,7 +75,7 @@ class MirrorClient:
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
-        self._watches: WeakSet[Watch] = WeakSet()
+        self._watches: WeakSet[Watch | Recorder] = WeakSet()
 
     @classmethod
     def from_env(
@@ -86,7 +97,7 @@ class MirrorClient:
         return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
 
     def close(self) -> None:
-        """Stop all watches and close the connections; the client cannot be used after this."""
+        """Stop all watches and recorders and close the connections; the client cannot be used after this."""
         for watch in list(self._watches):
             watch.stop()
         self._sender.close()
@@ -516,6 +527,57 @@ class MirrorClient:
         watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
         self._watches.add(watch)
         return watch
+
+    def record(
+        self,
+        path: str | PathLike[str],
+        *,
+        devices: Iterable[str | Device] | None = None,
+        paths: Sequence[str] | None = None,
+        rotate_bytes: int = DEFAULT_ROTATE_BYTES,
+        rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+    ) -> Recorder:
+        """Record the log from now on, on a thread of its own, until the recorder is stopped.
+
+        The recording is a folder of Parquet files, which pandas reads as one, and
+        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
+        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
+        kind ``gap``. A state table is kept from the beginning and after each loss.
+
+        Args:
+            path: The folder, such as ``run.parquet``.
+            devices: Devices or their ids; ``None`` takes all, also those to come.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            rotate_bytes: How large a file may become before the next one is begun.
+            rotate_seconds: How old it may become.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: There is no such device.
+            OSError: The folder cannot be written.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+                work; or an argument is no size, span or pattern.
+
+        Source: specification 6; wire.md 4.
+        """
+        recording = with_pandas("mirror_sdk.recording.recorder")
+        chosen = None if devices is None else device_ids(devices)
+        tape = recording.Tape(
+            path,
+            server=self.base_url,
+            devices=chosen,
+            paths=paths,
+            rotate_bytes=rotate_bytes,
+            rotate_seconds=rotate_seconds,
+        )
+        recorder: Recorder = recording.Recorder(
+            tape,
+            lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
+            lambda: self.state_frame(chosen, paths=paths),
+        )
+        self._watches.add(recorder)
+        return recorder
 
     def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """Have notifications sent to a webhook from now on; events and answers then come from there.

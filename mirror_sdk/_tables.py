@@ -36,7 +36,7 @@ def state_table(
         ImportError: pandas is not installed.
         ValueRefused: A pattern is not one.
     """
-    frames = _frames()
+    frames = with_pandas("mirror_sdk.frames")
     # The oldest, so that no row is older than the table says it is.
     taken_at = min((one.created_at for one in objects), default=utc_now())
     table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=server)
@@ -50,13 +50,18 @@ def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: 
         ImportError: pandas is not installed.
         ValueRefused: ``tz`` is no time zone.
     """
-    table: pd.DataFrame = _frames().events_frame(events, raw=raw, tz=tz, server=server)
+    table: pd.DataFrame = with_pandas("mirror_sdk.frames").events_frame(events, raw=raw, tz=tz, server=server)
     return table
 
 
-def _frames() -> ModuleType:
+def with_pandas(module: str) -> ModuleType:
+    """A module of this package that needs pandas.
+
+    Raises:
+        ImportError: pandas is not installed.
+    """
     try:
         # Only now: pandas is an extra, a client is not.
-        return import_module("mirror_sdk.frames")
+        return import_module(module)
     except ImportError as exc:
         raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc

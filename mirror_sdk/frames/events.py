@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 import pyarrow as pa
@@ -79,11 +79,17 @@ def events_frame(
     Source: specification 6; wire.md 5.
     """
     rows = list(events)
+    complete = all(event.kind is not EventKind.GAP for event in rows)
+    schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
+    return build(event_columns(rows), schema, tz=tz, complete=complete, server=server)
+
+
+def event_columns(rows: Sequence[Event]) -> dict[str, list[object]]:
+    """The columns of the events table, ``value_raw`` among them."""
     values = [event.value or NO_VALUE for event in rows]
     columns: dict[str, list[object]] = {name: [getattr(event, name) for event in rows] for name in _PLAIN}
     columns |= value_columns("value", values)
     columns["event"] = [event.kind.value for event in rows]
     columns["value_kind"] = [value.kind.value for value in values]
     columns["value_raw"] = [value.raw for value in values]
-    complete = all(event.kind is not EventKind.GAP for event in rows)
-    return build(columns, EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA, tz=tz, complete=complete, server=server)
+    return columns

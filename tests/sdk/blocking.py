@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
 from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch
+from mirror_sdk.recording import AsyncRecorder
 
 PATIENCE_SECONDS = 60
 
@@ -70,7 +71,7 @@ class Blocking:
         return call
 
     def _wrap(self, made: Any) -> Any:
-        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncWatch):
+        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncRecorder | AsyncWatch):
             return Blocking(made, self._loop)
         if isinstance(made, AsyncEvents):
             # Events of the other client begin where it is asked for them.

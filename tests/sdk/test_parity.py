@@ -6,17 +6,24 @@ import re
 import pytest
 
 from mirror_sdk import AsyncDeviceRequest, AsyncMirrorClient, AsyncWatch, DeviceRequest, MirrorClient, Watch
+from mirror_sdk.recording import AsyncRecorder, Recorder
 
-TWINS = [(MirrorClient, AsyncMirrorClient), (DeviceRequest, AsyncDeviceRequest), (Watch, AsyncWatch)]
+TWINS = [
+    (MirrorClient, AsyncMirrorClient),
+    (DeviceRequest, AsyncDeviceRequest),
+    (Watch, AsyncWatch),
+    (Recorder, AsyncRecorder),
+]
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
 TYPES = {
     "Iterator[Event]": "AsyncEvents",
     "DeviceRequest": "AsyncDeviceRequest",
     "Watch": "AsyncWatch",
+    "Recorder": "AsyncRecorder",
     "httpx.BaseTransport | None": "httpx.AsyncBaseTransport | None",
 }
-AT_ONCE = {"events", "from_env", "status"}
+AT_ONCE = {"audit", "events", "from_env", "status"}
 """What the asynchronous client does without waiting."""
 
 

@@ -1,0 +1,162 @@
+"""Recording on a task of the caller's loop; files are written on a thread beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pandas as pd
+
+from mirror_sdk._async_channels import AsyncLogReader
+from mirror_sdk._cursor import Batch
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.recording.audit import Audit
+from mirror_sdk.recording.reading import Recording
+from mirror_sdk.recording.recorder import Tape, is_before
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncRecorder:
+    """Writes the log into a recording, from a task of its own, until it is stopped. Else as :class:`Recorder`."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        reader: AsyncLogReader,
+        new_reader: Callable[[int | None], AsyncLogReader],
+        take_state: Callable[[], Awaitable[pd.DataFrame]],
+    ) -> None:
+        self._tape = tape
+        self._reader = reader
+        self._new_reader = new_reader
+        self._take_state = take_state
+        self.failure: Exception | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
+        return f"<AsyncRecorder {self.path} {state}, {self.events} events>"
+
+    @property
+    def path(self) -> Path:
+        """The folder it writes."""
+        return self._tape.folder.path
+
+    @property
+    def events(self) -> int:
+        """How many events it has written."""
+        return self._tape.folder.events
+
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry of the log it has looked at."""
+        return self._tape.folder.position
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still records."""
+        return not self._task.done()
+
+    @property
+    def recording(self) -> Recording:
+        """What is recorded, up to now."""
+        return Recording(self.path)
+
+    def audit(self) -> Audit:
+        """Whether what is recorded is complete, from when to when, and what is missing."""
+        return self.recording.audit()
+
+    async def stop(self) -> None:
+        """End it. What the log holds at this moment is in the files when this returns.
+
+        Where the service cannot be reached, the next recorder with the same folder reads the rest.
+        """
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        try:
+            if self.failure is None and self._tape.folder.is_open:
+                await self._catch_up()
+        except MirrorError:
+            _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
+        finally:
+            await asyncio.to_thread(self._tape.folder.close)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._step()
+        except Exception as error:
+            _log.exception("a recording ended")
+            self.failure = error
+            await asyncio.to_thread(self._tape.folder.close)
+
+    async def _step(self) -> None:
+        after = self._reader.position
+        batch = await self._reader.read(DEFAULT_HOLD_SECONDS)
+        if self._reader.last_failure is not None:
+            return
+        # What was read is written as a whole, also when this is stopped meanwhile.
+        writing = asyncio.ensure_future(
+            asyncio.to_thread(self._tape.write, batch, after=after, seq=self._reader.position)
+        )
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
+        if self._tape.needs_state:
+            await self._renew_state()
+
+    async def _catch_up(self) -> None:
+        end, reader = self._new_reader(None), self._new_reader(self.position)
+        await end.go_to_end()
+        while is_before(reader.position, end.position):
+            after = reader.position
+            batch = await reader.read(0)
+            if reader.last_failure is not None:
+                raise reader.last_failure
+            await asyncio.to_thread(self._tape.write, batch, after=after, seq=reader.position)
+
+    async def _renew_state(self) -> None:
+        """After a loss, the state is taken anew."""
+        try:
+            state = await self._take_state()
+        except MirrorError:
+            _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
+            return
+        await asyncio.to_thread(self._tape.write_state, state)
+
+
+async def begin_recording(
+    tape: Tape, new_reader: Callable[[int | None], AsyncLogReader], take_state: Callable[[], Awaitable[pd.DataFrame]]
+) -> AsyncRecorder:
+    """A recorder that goes on where the recording ends, or begins at the present end of the log.
+
+    Raises:
+        MirrorError: The end of the log or the state could not be read.
+        OSError: The recording could not be written.
+    """
+    try:
+        reader = new_reader(tape.folder.position)
+        if not reader.is_placed:
+            await reader.go_to_end()
+            await asyncio.to_thread(tape.write, Batch(), after=None, seq=reader.position)
+        await asyncio.to_thread(tape.write_state, await take_state())
+    except BaseException:
+        tape.folder.close()
+        raise
+    return AsyncRecorder(tape, reader, new_reader, take_state)

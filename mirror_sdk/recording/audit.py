@@ -1,0 +1,86 @@
+"""Whether a recording holds all there was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from mirror_sdk.recording.coverage import Span
+from mirror_sdk.wire.model import write_timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """A part of the log that is missing; a number is ``None`` where nobody knows it."""
+
+    first_seq: int | None
+    last_seq: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        numbers = "an unknown number of entries" if self.first_seq is None else f"{self.first_seq} to {self.last_seq}"
+        return f"{numbers}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What a recording covers. Times are those of the recording client.
+
+    Attributes:
+        complete: Whether every entry of the log between ``from_at`` and ``until_at`` was looked at.
+        from_at: When the recording began; ``None`` for an empty one.
+        until_at: Up to when it is known that nothing else came.
+        after_seq: The position in the log it began behind.
+        last_seq: Number of the last entry it looked at.
+        events: How many events it holds, each counted once.
+        duplicates: How many were there more than once.
+        holes: What is missing.
+    """
+
+    complete: bool
+    from_at: datetime | None
+    until_at: datetime | None
+    after_seq: int | None
+    last_seq: int | None
+    events: int
+    duplicates: int
+    holes: tuple[Hole, ...]
+
+    def __str__(self) -> str:
+        if self.from_at is None or self.until_at is None:
+            return "nothing was recorded"
+        word = "complete" if self.complete else "not complete"
+        text = (
+            f"{word} from {write_timestamp(self.from_at)} to {write_timestamp(self.until_at)}: {self.events} events, "
+            f"log positions {self.after_seq} to {self.last_seq}"
+        )
+        return "\n".join([text, *(f"missing {hole}" for hole in self.holes)])
+
+
+def audit(spans: Sequence[Span], gaps: Sequence[tuple[int | None, int | None]], events: int, duplicates: int) -> Audit:
+    """The audit of a recording.
+
+    Args:
+        spans: Its coverage, in order.
+        gaps: First and last number of what the log had dropped.
+        events: How many events it holds.
+        duplicates: How many more there were.
+    """
+    holes = [Hole(first_seq=first, last_seq=last, reason="the log had dropped them") for first, last in gaps]
+    for before, behind in pairwise(spans):
+        if behind.after > before.seq:
+            holes.append(Hole(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then"))
+        else:
+            holes.append(Hole(first_seq=None, last_seq=None, reason="the log began anew"))
+    return Audit(
+        complete=bool(spans) and not holes,
+        from_at=spans[0].from_at if spans else None,
+        until_at=spans[-1].until_at if spans else None,
+        after_seq=spans[0].after if spans else None,
+        last_seq=spans[-1].seq if spans else None,
+        events=events,
+        duplicates=duplicates,
+        holes=tuple(holes),
+    )

@@ -1,0 +1,150 @@
+"""The files of a recording, and what each holds.
+
+``part-000001.parquet`` are sealed and hold events. ``_journal-000002.arrows`` is what is being written: an Arrow stream
+of which a cut-off end is left out. ``_state-000001.parquet`` are state tables to begin from. ``_recording.json`` says
+what is recorded. Names with an underscore are passed over by pandas and Arrow when they read the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
+from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
+
+STORED_SCHEMA = pa.schema(
+    [
+        pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+        for field in EVENTS_RAW_SCHEMA
+    ]
+)
+"""The events table with plain texts in the place of categories, whose sets would differ from file to file."""
+
+_SPAN = b"span"
+_SPANS = b"mirror_spans"
+
+
+class About(BaseModel):
+    """What a recording is of; two with other answers cannot be one."""
+
+    version: int = 1
+    server: str
+    devices: list[str] | None
+    paths: list[str] | None
+
+
+def read_about(folder: Path) -> About | None:
+    """What the recording in a folder is of; ``None`` where there is none.
+
+    Raises:
+        ValueRefused: The folder holds something else.
+    """
+    try:
+        return About.model_validate_json((folder / "_recording.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as exc:
+        raise ValueRefused(f"{folder / '_recording.json'} is not that of a recording; give another folder") from exc
+
+
+def write_about(folder: Path, about: About) -> None:
+    """Make a folder a recording."""
+    replace_file(folder / "_recording.json", about.model_dump_json().encode())
+
+
+def part_numbers(folder: Path) -> list[int]:
+    """The numbers of the sealed files, in order."""
+    return _numbers(folder, "part-*.parquet")
+
+
+def journal_numbers(folder: Path) -> list[int]:
+    """The numbers of the journals that were not sealed, in order."""
+    sealed = set(part_numbers(folder))
+    return [number for number in _numbers(folder, "_journal-*.arrows") if number not in sealed]
+
+
+def state_numbers(folder: Path) -> list[int]:
+    """The numbers of the state tables, in order."""
+    return _numbers(folder, "_state-*.parquet")
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Where a sealed file is."""
+    return folder / f"part-{number:06}.parquet"
+
+
+def journal_path(folder: Path, number: int) -> Path:
+    """Where a journal is."""
+    return folder / f"_journal-{number:06}.arrows"
+
+
+def state_path(folder: Path, number: int) -> Path:
+    """Where a state table is."""
+    return folder / f"_state-{number:06}.parquet"
+
+
+def read_part(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
+    """Events and coverage of a sealed file."""
+    table = pq.ParquetFile(part_path(folder, number)).read()
+    return table.replace_schema_metadata(None), read_spans(table.schema.metadata[_SPANS])
+
+
+def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
+    """Events and coverage of a journal, as far as it was written to its end."""
+    batches, spans = [], []
+    for batch, span in _whole_batches(journal_path(folder, number)):
+        batches.append(batch)
+        spans += span
+    return pa.Table.from_batches(batches, schema=STORED_SCHEMA), merge(spans)
+
+
+def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
+    """What stands beside a batch of a journal."""
+    return {} if span is None else {_SPAN: write_spans([span])}
+
+
+def seal(folder: Path, number: int) -> None:
+    """Make a Parquet file of a journal; cut off at any moment, either of them is whole."""
+    table, spans = read_journal(folder, number)
+    target = part_path(folder, number)
+    unfinished = target.with_suffix(".unfinished")
+    pq.write_table(table.replace_schema_metadata({_SPANS: write_spans(spans)}), unfinished, compression="zstd")
+    _move(unfinished, target)
+    journal_path(folder, number).unlink()
+
+
+def replace_file(target: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    unfinished = target.with_suffix(".unfinished")
+    unfinished.write_bytes(content)
+    _move(unfinished, target)
+
+
+def _move(unfinished: Path, target: Path) -> None:
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(target)
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    return sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(pattern))
+
+
+def _whole_batches(journal: Path) -> Iterator[tuple[pa.RecordBatch, list[Span]]]:
+    with journal.open("rb") as file:
+        try:
+            stream = pa.ipc.open_stream(file)
+            while True:
+                batch, metadata = stream.read_next_batch_with_custom_metadata()
+                batch.validate(full=True)
+                yield batch, read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
+        except (StopIteration, pa.ArrowInvalid, OSError):
+            # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
+            return

@@ -1,0 +1,232 @@
+"""Recording on a thread. What both kinds of recorders do with a message stands in :class:`Tape`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from os import PathLike
+from pathlib import Path
+from typing import Self
+
+import pandas as pd
+
+from mirror_sdk._channels import LogReader
+from mirror_sdk._cursor import Batch
+from mirror_sdk._reports import utc_now, warn_of
+from mirror_sdk.errors import MirrorError, ValueRefused
+from mirror_sdk.events import EventKind, event_filter, read_events
+from mirror_sdk.recording.audit import Audit
+from mirror_sdk.recording.coverage import Span
+from mirror_sdk.recording.files import About
+from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.recording.reading import Recording
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+class Tape:
+    """What is written for what was read, whoever reads.
+
+    Args:
+        path: The folder of the recording.
+        server: Where the log is read from.
+        devices: Ids of the devices to record; ``None`` for all.
+        paths: Path patterns to record; ``None`` for all.
+        rotate_bytes: How large a file may become before the next one is begun.
+        rotate_seconds: How old it may become.
+        now: Tells the time.
+
+    Raises:
+        OSError: The folder cannot be written.
+        TypeError: A single text was given where a list of texts belongs.
+        ValueRefused: There is something else, a recording of something else, or another recorder at work, or a
+            rotation is none.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        server: str,
+        devices: Sequence[str] | None,
+        paths: Sequence[str] | None,
+        rotate_bytes: int,
+        rotate_seconds: float,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._wants = event_filter(paths, devices)
+        for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
+            if value <= 0:
+                raise ValueRefused(f"{name}={value} must be more than 0")
+        about = About(
+            server=server,
+            devices=None if devices is None else sorted(devices),
+            paths=None if paths is None else sorted(paths),
+        )
+        self._now = now
+        self.folder = RecordingFolder(
+            Path(path), about, rotate_bytes=rotate_bytes, rotate_after=timedelta(seconds=rotate_seconds)
+        )
+        self.needs_state = True
+
+    def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
+        """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        now = self._now()
+        events = list(filter(self._wants, read_events(batch, now)))
+        warn_of(batch)
+        if any(event.kind is EventKind.GAP for event in events):
+            self.needs_state = True
+        span = None if seq is None else Span(seq if after is None else after, seq, now, now)
+        self.folder.append(events, span, now)
+
+    def write_state(self, state: pd.DataFrame) -> None:
+        """Keep a state table to begin from.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        self.folder.write_state(state)
+        self.needs_state = False
+
+
+class Recorder:
+    """Writes the log into a recording, from a thread of its own, until it is stopped.
+
+    It can be used in a ``with`` statement, which stops it at the end. Failures of the connection are waited out. One
+    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        new_reader: Callable[[int | None, Callable[[float], object]], LogReader],
+        take_state: Callable[[], pd.DataFrame],
+    ) -> None:
+        self._tape = tape
+        self._new_reader = new_reader
+        self._take_state = take_state
+        self._stopped = threading.Event()
+        self._writing = threading.Lock()
+        self.failure: Exception | None = None
+        try:
+            self._reader = new_reader(tape.folder.position, self._stopped.wait)
+            if not self._reader.is_placed:
+                self._reader.go_to_end()
+                tape.write(Batch(), after=None, seq=self._reader.position)
+            tape.write_state(take_state())
+        except BaseException:
+            tape.folder.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="mirror-recorder", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
+        return f"<Recorder {self.path} {state}, {self.events} events>"
+
+    @property
+    def path(self) -> Path:
+        """The folder it writes."""
+        return self._tape.folder.path
+
+    @property
+    def events(self) -> int:
+        """How many events it has written."""
+        return self._tape.folder.events
+
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry of the log it has looked at."""
+        return self._tape.folder.position
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still records."""
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    @property
+    def recording(self) -> Recording:
+        """What is recorded, up to now."""
+        return Recording(self.path)
+
+    def audit(self) -> Audit:
+        """Whether what is recorded is complete, from when to when, and what is missing."""
+        return self.recording.audit()
+
+    def stop(self) -> None:
+        """End it. What the log holds at this moment is in the files when this returns.
+
+        Where the service cannot be reached, the next recorder with the same folder reads the rest.
+        """
+        self._stopped.set()
+        with self._writing:
+            try:
+                if self.failure is None and self._tape.folder.is_open:
+                    self._catch_up()
+            except MirrorError:
+                _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
+            finally:
+                self._tape.folder.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._step()
+        except Exception as error:
+            # A client that is closed under an open poll fails it: after a stop that is no news.
+            if not self._stopped.is_set():
+                _log.exception("a recording ended")
+                self.failure = error
+                self.stop()
+
+    def _step(self) -> None:
+        after = self._reader.position
+        batch = self._reader.read(DEFAULT_HOLD_SECONDS)
+        if self._reader.last_failure is not None:
+            return
+        with self._writing:
+            if self._stopped.is_set():
+                return
+            self._tape.write(batch, after=after, seq=self._reader.position)
+        if self._tape.needs_state:
+            self._renew_state()
+
+    def _catch_up(self) -> None:
+        end = self._new_reader(None, self._stopped.wait)
+        end.go_to_end()
+        reader = self._new_reader(self.position, self._stopped.wait)
+        while is_before(reader.position, end.position):
+            after = reader.position
+            batch = reader.read(0)
+            if reader.last_failure is not None:
+                raise reader.last_failure
+            self._tape.write(batch, after=after, seq=reader.position)
+
+    def _renew_state(self) -> None:
+        """After a loss, the state is taken anew."""
+        try:
+            state = self._take_state()
+        except MirrorError:
+            _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
+            return
+        with self._writing:
+            if not self._stopped.is_set():
+                self._tape.write_state(state)
+
+
+def is_before(position: int | None, end: int | None) -> bool:
+    """Whether something lies between a position and the end of the log."""
+    return position is not None and end is not None and position < end

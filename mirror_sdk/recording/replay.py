@@ -1,0 +1,175 @@
+"""What a recording tells of an instant: the last observation of each resource upon the state it began from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.events import EventKind
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, moment, value_fields
+from mirror_sdk.frames.state import STATE_SCHEMA
+from mirror_sdk.object_table import lookup
+from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.paths import parse_path
+
+CHANGES_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("path", CATEGORY),
+        pa.field("label", CATEGORY),
+        pa.field("unit", CATEGORY),
+        *value_fields("before"),
+        *value_fields("after"),
+        pa.field("observations", pa.int64()),
+        pa.field("first_at", INSTANT),
+        pa.field("last_at", INSTANT),
+    ]
+)
+"""The changes table."""
+
+_KEY = ["device_id", "path"]
+_VALUE = ["reported_num", "reported_text", "reported_bool", "value_kind"]
+_OF_STATE = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
+
+
+class History(NamedTuple):
+    """Every value that is known with its time, and what the states tell beside it.
+
+    ``rows`` has one row per value: the key, the value columns, ``reported_at``, ``known_from``, and whether it was
+    observed. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording.
+    """
+
+    rows: pd.DataFrame
+    began_at: pd.Timestamp | None
+
+
+def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
+    """The history out of stored events and the state tables of a recording."""
+    frame: pd.DataFrame = events.to_pandas(integer_object_nulls=True)
+    observed = frame[(frame["event"] == EventKind.OBSERVATION.value)].rename(
+        columns={"value_num": "reported_num", "value_text": "reported_text", "value_bool": "reported_bool"}
+    )
+    # A device may not say when its value changed; then it is when it was received.
+    observed = observed.assign(reported_at=observed["changed_at"].fillna(observed["received_at"]))
+    observed = observed.assign(known_from=observed["reported_at"], observed=True)
+    pieces = [observed[[*_KEY, *_VALUE, "reported_at", "known_from", "observed"]].astype(object)]
+    # An empty fleet does not tell the service's time.
+    states = [state for state in states if state.attrs["mirror"]["devices"]]
+    taken = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
+    for state, taken_at in zip(states, taken, strict=True):
+        rows = state[[*_KEY, *_VALUE, *_OF_STATE, "reported_at"]].astype(object)
+        pieces.append(rows.assign(known_from=taken_at, observed=False))
+    rows = pd.concat([piece for piece in pieces if len(piece)] or pieces[:1], ignore_index=True)
+    for name in ("reported_at", "known_from"):
+        rows[name] = pd.to_datetime(rows[name], utc=True)
+    starts = taken or list(rows["known_from"])
+    return History(
+        rows.reindex(columns=[*_KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"]),
+        min(starts, default=None),
+    )
+
+
+def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz: str | None) -> pd.DataFrame:
+    """The state table at an instant.
+
+    Raises:
+        ValueRefused: The instant lies before the recording.
+    """
+    latest = _latest(known, instant)
+    paths = [str(path) for path in latest["path"]]
+    parts = [parse_path(path) for path in paths]
+    columns = {str(name): _plain(latest[name]) for name in latest if name in STATE_SCHEMA.names}
+    columns |= {name: [getattr(one, name) for one in parts] for name in ("object_id", "instance_id", "resource_id")}
+    columns |= {name: _told_or_declared(latest[name], paths, name) for name in ("label", "unit")}
+    columns |= {name: [None] * len(latest) for name in STATE_SCHEMA.names if name not in columns}
+    return build(
+        columns,
+        STATE_SCHEMA,
+        tz=tz,
+        taken_at=moment("instant", instant),
+        devices=int(latest["device_id"].nunique()),
+        complete=complete,
+        server=server,
+    )
+
+
+def changes(known: History, begin: datetime, end: datetime, *, tz: str | None) -> pd.DataFrame:
+    """The changes table: one row per resource that was observed after ``begin`` and up to ``end``.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        device_id       category             the device
+        path            category             resource path
+        label           category             object and resource name; NA where nothing declares one
+        unit            category             of the ``_num`` columns
+        before_num      Float64              the number at ``begin``; NA when nothing was known then
+        before_text     string               the text at ``begin``
+        before_bool     boolean              the boolean at ``begin``
+        after_num       Float64              the number at ``end``
+        after_text      string               the text at ``end``
+        after_bool      boolean              the boolean at ``end``
+        observations    Int64                how many observations lie between
+        first_at        datetime64[ms, UTC]  when the first of them changed it
+        last_at         datetime64[ms, UTC]  when the last of them did
+        ==============  ===================  ===========================================================
+
+    Raises:
+        ValueRefused: ``begin`` lies before the recording.
+    """
+    before, after = _latest(known, begin).set_index(_KEY), _latest(known, end).set_index(_KEY)
+    rows = known.rows
+    between = rows[rows["observed"].astype(bool) & (rows["reported_at"] > begin) & (rows["reported_at"] <= end)]
+    counted = between.groupby(_KEY, sort=False)["reported_at"].agg(["count", "min", "max"])
+    columns: dict[str, list[object]] = {
+        "device_id": [device_id for device_id, _ in counted.index],
+        "path": [path for _, path in counted.index],
+        "observations": counted["count"].tolist(),
+        "first_at": _plain(counted["min"]),
+        "last_at": _plain(counted["max"]),
+    }
+    for kind in ("num", "text", "bool"):
+        columns[f"before_{kind}"] = _plain(before[f"reported_{kind}"].reindex(counted.index))
+        columns[f"after_{kind}"] = _plain(after[f"reported_{kind}"].reindex(counted.index))
+    paths = [str(path) for _, path in counted.index]
+    columns |= {name: _told_or_declared(after[name].reindex(counted.index), paths, name) for name in ("label", "unit")}
+    return build(columns, CHANGES_SCHEMA, tz=tz, begin=moment("begin", begin), end=moment("end", end))
+
+
+def _latest(known: History, instant: datetime) -> pd.DataFrame:
+    """One row per resource that was known at an instant, with its last value then."""
+    if known.began_at is None or known.began_at > instant:
+        begins = "holds nothing" if known.began_at is None else f"begins at {write_timestamp(known.began_at)}"
+        raise ValueRefused(f"{write_timestamp(instant)} lies before the recording, which {begins}")
+    rows = known.rows[known.rows["known_from"] <= instant]
+    ordered = rows.sort_values(["reported_at", "known_from"], kind="stable", na_position="first")
+    latest = ordered.drop_duplicates(_KEY, keep="last").set_index(_KEY)
+    # Names and the like stand in the states alone, and hold until the next one.
+    told = rows[~rows["observed"].astype(bool)].drop_duplicates(_KEY, keep="last").set_index(_KEY)
+    latest[_OF_STATE] = told[_OF_STATE].reindex(latest.index)
+    appeared = rows.drop_duplicates(_KEY).set_index(_KEY).index
+    latest = latest.reindex(appeared)
+    by_observation = latest["observed"].astype(bool)
+    latest["fresh_until"] = latest["fresh_until"].mask(by_observation)
+    return latest.reset_index()
+
+
+def _told_or_declared(told: pd.Series, paths: Sequence[str], name: str) -> list[object]:
+    """Labels or units: as the device has them, else as they are declared."""
+    return [one or getattr(lookup(path), name, None) or None for one, path in zip(_plain(told), paths, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[object]:
+    """The values of a column as Arrow takes them."""
+    return [
+        None if pd.isna(value) else value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
+        for value in column
+    ]

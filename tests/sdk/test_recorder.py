@@ -1,0 +1,330 @@
+"""Recordings, made by either client from a real server, and asked afterwards."""
+
+import warnings
+from datetime import datetime, timedelta
+
+import httpx
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from mirror_sdk import GapWarning, MirrorClient, NotFound, ValueRefused
+from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
+from mirror_sdk.recording import CHANGES_SCHEMA, Recording, read_recording
+from mirror_sdk.recording.files import journal_numbers, part_numbers, state_numbers
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+
+
+@pytest.fixture
+def observed(client, bench, device_id):
+    """Changes the temperature, which is observed, a second after the last change."""
+    client.subscribe(device_id, TEMPERATURE)
+    bench.advance(1)
+
+    def change(*values):
+        for value in values:
+            bench.advance(1)
+            bench.set_value(device_id, TEMPERATURE, value)
+        return bench.get_clock()
+
+    return change
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.parquet"
+
+
+def numbers(frame):
+    return frame[frame["event"] == "observation"]["value_num"].tolist()
+
+
+def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder):
+    observed(1.0)
+    with client.record(folder) as recorder:
+        observed(2.0, 3.0)
+    observed(4.0)
+    assert numbers(read_recording(folder)) == [2.0, 3.0]
+    assert not recorder.is_running
+    assert recorder.events == 2
+    assert recorder.failure is None
+
+
+def test_the_next_recorder_goes_on_where_the_last_one_stopped(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    observed(2.0, 3.0)
+    with client.record(folder) as recorder:
+        observed(4.0)
+    assert numbers(read_recording(folder)) == [1.0, 2.0, 3.0, 4.0]
+    audit = recorder.audit()
+    assert audit.complete
+    assert audit.holes == ()
+    assert audit.events == 4
+    assert str(audit).startswith("complete from ")
+
+
+def test_pandas_reads_the_folder_as_one_table(client, observed, folder):
+    for value in (1.0, 2.0):
+        with client.record(folder):
+            observed(value)
+    assert len(part_numbers(folder)) == 2
+    frame = pd.read_parquet(folder)
+    assert list(frame.columns) == EVENTS_RAW_SCHEMA.names
+    assert frame["value_num"].tolist() == [1.0, 2.0]
+
+
+def test_a_recording_that_still_runs_can_be_read(client, observed, folder):
+    with client.record(folder) as recorder:
+        observed(1.0)
+        with client.record(folder.with_name("other.parquet")):
+            pass  # by its end it has seen the value, and so has the log
+        recording = recorder.recording
+        assert recording.audit().complete
+        assert list(recording.events().columns) == EVENTS_SCHEMA.names
+        assert journal_numbers(folder) == [1]
+
+
+def test_only_the_devices_and_paths_asked_for_are_recorded(client, bench, observed, device_id, folder):
+    other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "5", "observable": True}])
+    client.subscribe(other, TEMPERATURE)
+    client.subscribe(device_id, SWITCH)
+    with client.record(folder, devices=[device_id], paths=["/3303/*"]) as recorder:
+        observed(1.0)
+        bench.set_value(other, TEMPERATURE, 6.0)
+        bench.set_value(device_id, SWITCH, True)
+    frame = recorder.recording.events()
+    assert set(frame["device_id"]) == {device_id}
+    assert set(frame["path"]) == {TEMPERATURE}
+    assert recorder.audit().complete
+    with pytest.raises(ValueRefused, match=r"records devices=.* paths=\['/3303/\*'\]"):
+        client.record(folder)
+
+
+def test_a_folder_has_one_recorder_at_a_time(client, folder):
+    with client.record(folder), pytest.raises(ValueRefused, match="another recorder at work"):
+        client.record(folder)
+    client.record(folder).stop()
+
+
+def test_a_recorder_may_be_stopped_twice(client, folder):
+    recorder = client.record(folder)
+    recorder.stop()
+    recorder.stop()
+    assert "stopped" in repr(recorder)
+
+
+def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
+    with client.record(folder, rotate_bytes=1):
+        observed(1.0, 2.0)
+    assert len(part_numbers(folder)) >= 2
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+    with client.record(folder, rotate_seconds=0.000001):
+        observed(3.0, 4.0)
+    assert numbers(read_recording(folder)) == [1.0, 2.0, 3.0, 4.0]
+    assert Recording(folder).audit().complete
+
+
+@pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}])
+def test_a_rotation_that_is_none_is_refused_by_name(client, folder, arguments):
+    with pytest.raises(ValueRefused, match=next(iter(arguments))):
+        client.record(folder, **arguments)
+    assert not folder.exists()
+
+
+def test_a_file_and_a_folder_of_other_things_are_left_alone(client, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueRefused, match="is a file"):
+        client.record(tmp_path / "file")
+    with pytest.raises(ValueRefused, match="holds other files"):
+        client.record(tmp_path)
+    assert (tmp_path / "file").read_text() == "mine"
+    with pytest.raises(FileNotFoundError, match="is no recording"):
+        Recording(tmp_path)
+
+
+def test_an_unknown_device_is_not_recorded_and_the_folder_is_free_again(client, device_id, folder):
+    with pytest.raises(NotFound):
+        client.record(folder, devices=["0" * 32])
+    with client.record(folder.with_name("second.parquet"), devices=[device_id]):
+        pass
+
+
+def test_a_single_text_is_refused_with_the_cure(client, folder):
+    with pytest.raises(TypeError, match=r"\['/3303/\*'\]"):
+        client.record(folder, paths="/3303/*")
+
+
+def test_what_the_log_dropped_is_a_row_and_a_hole(client, bench, mirror, observed, device_id, folder):
+    with client.record(folder):
+        observed(1.0)
+    observed(2.0)
+    bench.advance(timedelta(hours=25))
+    observed(3.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with client.record(folder) as recorder:
+            observed(4.0)
+    assert [one.category for one in caught] == [GapWarning]
+    frame = recorder.recording.events()
+    assert "gap" in set(frame["event"])
+    assert frame.attrs["mirror"]["complete"] is False
+    audit = recorder.audit()
+    assert not audit.complete
+    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
+    assert "missing" in str(audit)
+    # The state was taken again behind the loss.
+    assert len(state_numbers(folder)) == 3
+
+
+def test_a_cut_off_journal_gives_what_is_whole_and_the_rest_is_read_again(client, observed, folder):
+    recorder = client.record(folder)
+    observed(1.0, 2.0)
+    journal = folder / "_journal-000001.arrows"
+    kept = journal.read_bytes()
+    recorder.stop()
+    whole = (folder / "part-000001.parquet").read_bytes()
+    for cut in range(0, len(kept), 97):
+        (folder / "part-000001.parquet").unlink(missing_ok=True)
+        journal.write_bytes(kept[:cut])
+        seen = numbers(read_recording(folder))
+        assert seen == [1.0, 2.0][: len(seen)]
+    journal.write_bytes(kept[:-50])
+    with client.record(folder) as resumed:
+        pass
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+    assert resumed.audit().complete
+    assert whole
+
+
+def test_a_journal_that_was_sealed_before_it_was_removed_counts_once(client, observed, folder):
+    recorder = client.record(folder)
+    observed(1.0)
+    kept = (folder / "_journal-000001.arrows").read_bytes()
+    recorder.stop()
+    (folder / "_journal-000001.arrows").write_bytes(kept)
+    (folder / "part-000002.unfinished").write_bytes(b"half a file")
+    assert numbers(read_recording(folder)) == [1.0]
+    client.record(folder).stop()
+    assert journal_numbers(folder) == []
+    assert not list(folder.glob("*.unfinished"))
+    assert numbers(read_recording(folder)) == [1.0]
+
+
+def test_an_event_that_is_there_twice_counts_once(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    part = folder / "part-000001.parquet"
+    twice = pq.ParquetFile(part).read()
+    pq.write_table(twice, folder / "part-000002.parquet")
+    recording = Recording(folder)
+    assert numbers(recording.events()) == [1.0]
+    assert recording.audit().duplicates == 1
+
+
+def test_a_state_is_that_of_the_instant(client, bench, observed, device_id, folder):
+    client.read_value(device_id, TEMPERATURE)
+    with client.record(folder) as recorder:
+        first = observed(1.0)
+        second = observed(2.0)
+    recording = recorder.recording
+
+    def temperature(instant):
+        frame = recording.as_of(instant)
+        assert list(frame.columns) == STATE_SCHEMA.names
+        row = frame[(frame["device_id"] == device_id) & (frame["path"] == TEMPERATURE)].iloc[0]
+        return row["reported_num"], row["label"], row["endpoint_name"], row["resource_id"]
+
+    assert temperature(first) == (1.0, "Temperature · Sensor Value", "sensor-1", 5700)
+    assert temperature(second)[0] == 2.0
+    assert temperature(second + timedelta(days=1))[0] == 2.0
+    assert temperature(first - timedelta(seconds=1))[0] == 21.5
+    now = recording.as_of(second)
+    live = client.state_frame()
+    merged = now.merge(live, on=["device_id", "path"], suffixes=("", "_live"))
+    assert len(merged) == len(live)
+    assert merged["reported_num"].equals(merged["reported_num_live"])
+    assert merged["reported_at"].equals(merged["reported_at_live"])
+    with pytest.raises(ValueRefused, match="lies before the recording, which begins at"):
+        recording.as_of(first - timedelta(days=1))
+    with pytest.raises(ValueRefused, match="no time zone"):
+        recording.as_of(datetime(2026, 1, 1))
+
+
+def test_a_device_that_came_later_is_in_the_state(client, bench, folder):
+    with client.record(folder) as recorder:
+        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+        bench.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
+        now = bench.advance(2)
+    frame = recorder.recording.as_of(now)
+    assert frame["reported_num"].tolist() == [7.5]
+    assert frame["label"].tolist() == ["Temperature · Sensor Value"]
+
+
+def test_the_changes_between_two_instants_have_both_values(client, bench, observed, device_id, folder):
+    client.read_value(device_id, TEMPERATURE)
+    begin = bench.get_clock()
+    with client.record(folder) as recorder:
+        observed(1.0, 2.0)
+        end = observed(3.0)
+        observed(4.0)
+    table = recorder.recording.changes(begin, end)
+    assert list(table.columns) == CHANGES_SCHEMA.names
+    row = table.iloc[0]
+    assert len(table) == 1
+    assert (row["before_num"], row["after_num"], row["observations"]) == (21.5, 3.0, 3)
+    assert row["last_at"] == end
+    nothing = recorder.recording.changes(end + timedelta(hours=1), end + timedelta(hours=2))
+    assert len(nothing) == 0
+    assert list(nothing.columns) == CHANGES_SCHEMA.names
+    assert nothing.dtypes.to_dict() == table.iloc[:0].dtypes.to_dict() or len(nothing.columns) == len(table.columns)
+    with pytest.raises(ValueRefused, match="lies before begin"):
+        recorder.recording.changes(end, begin)
+
+
+def test_an_empty_recording_is_a_table_with_all_its_columns(client, folder):
+    with client.record(folder) as recorder:
+        pass
+    frame = read_recording(folder, raw=True)
+    assert list(frame.columns) == EVENTS_RAW_SCHEMA.names
+    assert len(frame) == 0
+    assert recorder.audit().complete
+    assert recorder.audit().events == 0
+
+
+def test_a_closed_client_has_stopped_its_recorders(new_client, folder):
+    with new_client() as client:
+        recorder = client.record(folder)
+        assert recorder.is_running
+    assert not recorder.is_running
+    assert journal_numbers(folder) == []
+
+
+class Unplugged(httpx.BaseTransport):
+    """The service, until the plug is pulled."""
+
+    def __init__(self, transport):
+        self._transport = transport
+        self.is_pulled = False
+
+    def handle_request(self, request):
+        if self.is_pulled:
+            raise httpx.ConnectError("no route")
+        return self._transport.handle_request(request)
+
+
+def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(mirror, bench, device_id, folder):
+    transport = Unplugged(mirror.transport)
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        client.subscribe(device_id, TEMPERATURE)
+        recorder = client.record(folder)
+        transport.is_pulled = True
+        bench.set_value(device_id, TEMPERATURE, 1.0)
+        recorder.stop()
+        transport.is_pulled = False
+        client.record(folder).stop()
+    recording = Recording(folder)
+    assert 1.0 in numbers(recording.events())
+    assert recording.audit().complete
