@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -25,12 +26,16 @@ from mirror_sdk.wire.paths import matches, parse_path
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mirror_sdk.recording import Recorder
+
     _TextType = click.ParamType[str]
 else:
     # Older versions of click have no type parameter here.
     _TextType = click.ParamType
 
 _DRIFTS = 1
+_NOT_COMPLETE = 1
+_LOOK_SECONDS = 0.2
 
 
 class _NoAnswer(click.ClickException):
@@ -217,6 +222,38 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
 
 
 @main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--device", "devices", type=_Device(), multiple=True, help="Only this one; may be given several times.")
+@patterns_option
+@click.option("--seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
+@click.option("--audit", "only_audit", is_flag=True, help="Record nothing; say whether FOLDER is complete.")
+def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: float | None, only_audit: bool) -> None:
+    r"""Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.
+
+    At the end it says whether the recording is complete, with status 1 if not.
+
+    \b
+      mirror record run.parquet --path '/3303/*'
+      python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
+    """
+    if not only_audit:
+        with MirrorClient.from_env() as client:
+            chosen = [_device_id(client, device) for device in devices] or None
+            with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
+                click.echo(f"recording into {folder}; Ctrl-C ends it", err=True)
+                _wait_for_the_end(recorder, seconds)
+    from mirror_sdk.recording import Recording  # noqa: PLC0415 - needs pandas, which is an extra
+
+    try:
+        audit = Recording(folder).audit()
+    except FileNotFoundError as error:
+        raise click.BadParameter(str(error), param_hint="FOLDER") from error
+    click.echo(str(audit))
+    if not audit.complete:
+        sys.exit(_NOT_COMPLETE)
+
+
+@main.command()
 @form_options
 def requests(form: Form) -> None:
     """List the requests of this key that have no answer yet."""
@@ -292,6 +329,19 @@ def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser
     except KeyboardInterrupt:
         status = 0
     sys.exit(status)
+
+
+def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
+    """Until the time is over, the recorder has ended by itself, or someone wants it to end."""
+    signal.signal(signal.SIGTERM, _stop)
+    end_at = None if seconds is None else time.monotonic() + seconds
+    try:
+        while recorder.is_running and (end_at is None or time.monotonic() < end_at):
+            time.sleep(_LOOK_SECONDS if end_at is None else max(0, min(_LOOK_SECONDS, end_at - time.monotonic())))
+    except KeyboardInterrupt:
+        return
+    if recorder.failure is not None:
+        raise click.ClickException(f"the recording ended: {recorder.failure}")
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:

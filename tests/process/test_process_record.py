@@ -1,0 +1,129 @@
+"""Recordings over kills: of the server, and of the recorder."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from process_server import child_environment, wait_until
+
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.recording import read_recording
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [{"path": TEMPERATURE, "value": "0", "observable": True}]
+COMMAND = [sys.executable, "-c", "from mirror_sdk.cli import main; main()", "record"]
+
+
+@pytest.fixture
+def server(start_server):
+    return start_server("--simulate", "0")
+
+
+@pytest.fixture
+def key(server):
+    return server.key()
+
+
+@pytest.fixture
+def client(server, key):
+    with MirrorClient(server.url, key) as made:
+        yield made
+
+
+@pytest.fixture
+def change(client):
+    """Changes the observed temperature of a device."""
+    bench = Bench(client)
+    device_id = bench.add_device("thermometer", RESOURCES)
+    client.subscribe(device_id, TEMPERATURE)
+
+    def change(*values):
+        for value in values:
+            bench.set_value(device_id, TEMPERATURE, float(value))
+
+    return change
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def start_recorder(server, key, folder):
+    """Starts the command in processes of their own, all with one key."""
+    running = []
+
+    def start():
+        child = subprocess.Popen(
+            [*COMMAND, str(folder)],
+            env=child_environment(API_HOST=server.url, API_KEY=key),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(child)
+        assert child.stderr.readline().startswith("recording into")
+        return child
+
+    yield start
+    for child in running:
+        child.kill()
+        child.communicate()
+
+
+def observed(folder):
+    """The values in the order of the recording, each once: subscribed again, a device tells its value again."""
+    frame = read_recording(folder)
+    return [value for value in frame[frame["event"] == "observation"]["value_num"].unique() if value]
+
+
+def test_a_recording_over_kills_of_the_server_is_complete(server, client, change, folder):
+    with client.record(folder) as recorder:
+        for beginning in (1, 11, 21):
+            change(*range(beginning, beginning + 10))
+            wait_until(lambda last=beginning + 9: last in observed(folder), "the recorder to catch up", 30)
+            server.kill()
+            server.start()
+            assert recorder.is_running
+    assert observed(folder) == list(range(1, 31))
+    assert recorder.audit().complete, str(recorder.audit())
+
+
+def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss(start_recorder, change, folder):
+    for beginning in (1, 21, 41):
+        recorder = start_recorder()
+        change(*range(beginning, beginning + 10))
+        wait_until(lambda some=beginning + 2: some in observed(folder), "a part of it to be recorded", 30)
+        recorder.send_signal(signal.SIGKILL)
+        recorder.wait(20)
+        change(*range(beginning + 10, beginning + 20))
+    last = start_recorder()
+    last.send_signal(signal.SIGTERM)
+    output, _ = last.communicate(timeout=30)
+    assert last.returncode == 0
+    assert output.startswith("complete from ")
+    assert observed(folder) == list(range(1, 61))
+
+
+def test_the_command_records_for_a_while_and_audits(server, key, client, change, folder):
+    def run(*arguments):
+        environment = child_environment(API_HOST=server.url, API_KEY=key)
+        command = [*COMMAND, str(folder), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    nothing_yet = run("--audit")
+    assert nothing_yet.returncode == 2
+    assert "is no recording" in nothing_yet.stderr
+    assert run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0").returncode == 0
+    change(1)
+    again = run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0")
+    assert again.stdout.startswith("complete from ")
+    assert observed(folder) == [1.0]
+    assert run("--audit").stdout == again.stdout
+    other = run("--seconds", "0")
+    assert other.returncode == 1
+    assert "give another folder" in other.stderr
