@@ -40,6 +40,7 @@ from mirror_sdk.errors import (
     WriteRejected,
 )
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.progress import show_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
@@ -93,4 +94,5 @@ __all__ = [
     "Watch",
     "WebhookReceiver",
     "WriteRejected",
+    "show_progress",
 ]

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from mirror_sdk.plan import AsyncPlan
+    from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
 
 
@@ -172,10 +174,7 @@ class AsyncMirrorClient:
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         chosen = device_ids(await self.list_devices() if devices is None else devices)
-        objects: list[DeviceObject] = []
-        for begin in range(0, len(chosen), MOST_AT_ONCE):
-            objects += await asyncio.gather(*map(self.get_device, chosen[begin : begin + MOST_AT_ONCE]))
-        return state_table(objects, paths=paths, raw=raw, server=self.base_url)
+        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, server=self.base_url)
 
     # Device requests
 
@@ -309,6 +308,10 @@ class AsyncMirrorClient:
         request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
         await request.result(timeout)
 
+    async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
+        """As :meth:`mirror_sdk.MirrorClient.plan`."""
+        return await self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+
     # Subscriptions
 
     async def subscribe(self, device_id: str, path: str) -> None:
@@ -433,6 +436,24 @@ class AsyncMirrorClient:
     async def delete_poll_channel(self) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
+
+    async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
+        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.async_plan")
+        listed: list[Device] = []
+        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+            listed += await self.list_devices(filters={"id__in": chunk})
+        mirrored = await self._get_devices([device.id for device in listed])
+        known = {one.device_id: checks.KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
+        made: AsyncPlan = planning.AsyncPlan(
+            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
+        )
+        return made
+
+    async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+        objects: list[DeviceObject] = []
+        for begin in range(0, len(chosen), MOST_AT_ONCE):
+            objects += await asyncio.gather(*map(self.get_device, chosen[begin : begin + MOST_AT_ONCE]))
+        return objects
 
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self._callbacks is None:

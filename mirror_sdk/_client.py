@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from mirror_sdk.plan import Plan
+    from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
 
 
@@ -398,6 +400,25 @@ class MirrorClient:
         """
         self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(timeout)
 
+    def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> Plan:
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
+
+        ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
+        way back.
+
+        Args:
+            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
+                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
+                (device id, path, value). A missing value is not wanted.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: It is none of these; the message says what is missing.
+
+        Source: specification 3.1.
+        """
+        return self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+
     # Subscriptions
 
     def subscribe(self, device_id: str, path: str) -> None:
@@ -626,6 +647,17 @@ class MirrorClient:
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return CallbackReader(self._callbacks)
+
+    def _plan_of(self, wants: Sequence[Want]) -> Plan:
+        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.plan")
+        known = {}
+        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+            for device in self.list_devices(filters={"id__in": chunk}):
+                known[device.id] = checks.KnownDevice(device, self.get_device(device.id))
+        made: Plan = planning.Plan(
+            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
+        )
+        return made
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,16 +18,15 @@ from click.shell_completion import CompletionItem
 from mirror_sdk import examples
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show, show_line
+from mirror_sdk._tables import with_pandas
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import MirrorError, WaitTimeout
 from mirror_sdk.events import Event
 from mirror_sdk.lab import LabError, run_lab
-from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode
+from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
 from mirror_sdk.wire.paths import matches, parse_path
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from mirror_sdk.recording import Recorder
 
     _TextType = click.ParamType[str]
@@ -35,6 +36,7 @@ else:
 
 _DRIFTS = 1
 _NOT_COMPLETE = 1
+_NOT_ALL = 1
 _LOOK_SECONDS = 0.2
 
 
@@ -122,8 +124,10 @@ def main() -> None:
       export API_HOST=http://127.0.0.1:8080 API_KEY=ak_...
       mirror devices --state registered
       mirror write light-01 /3311/0/5851 40
+      mirror plan wanted.csv --apply
       mirror get light-01
       mirror watch --path '/3303/*'
+      mirror record run.parquet
     \b
     A DEVICE is an id or an endpoint name. To complete names in bash:
       eval "$(_MIRROR_COMPLETE=bash_source mirror)"
@@ -242,10 +246,8 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
             with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
                 click.echo(f"recording into {folder}; Ctrl-C ends it", err=True)
                 _wait_for_the_end(recorder, seconds)
-    from mirror_sdk.recording import Recording  # noqa: PLC0415 - needs pandas, which is an extra
-
     try:
-        audit = Recording(folder).audit()
+        audit = with_pandas("mirror_sdk.recording").Recording(folder).audit()
     except FileNotFoundError as error:
         raise click.BadParameter(str(error), param_hint="FOLDER") from error
     click.echo(str(audit))
@@ -264,6 +266,53 @@ def requests(form: Form) -> None:
 
 
 @main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--apply", "is_applied", is_flag=True, help="Send what the plan says. Without it nothing is sent.")
+@click.option("--undo", "undo_file", type=click.Path(path_type=Path), help="Write the values before into this file.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="How many at once.")
+@click.option(
+    "--canary",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="How many to send first; all of them must succeed.",
+)
+@click.option(
+    "--max-failures", type=click.IntRange(min=0), default=5, show_default=True, help="After more than so many, stop."
+)
+@click.option(
+    "--expiry-seconds", type=click.IntRange(min=1), default=60, show_default=True, help="How long a write may wait."
+)
+@click.option("--include-offline", is_flag=True, help="Send to devices that are not registered too.")
+@form_options
+def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **limits: Any) -> None:
+    r"""Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
+
+    Without --apply it ends with status 1 if something is refused, with --apply if not all has succeeded.
+
+    \b
+      mirror plan wanted.csv
+      mirror plan wanted.csv --apply --undo before.csv
+    """
+    tables = with_pandas("mirror_sdk._table_rows")
+    with MirrorClient.from_env() as client:
+        made = client.plan(_wanted_values(client, file))
+        frame = made.frame
+        if undo_file is not None:
+            _write_values(tables.values_before(frame), undo_file)
+        if is_applied:
+            result = made.apply(**limits)
+            show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
+            ended_well = bool(result["status"].eq("success").all())
+        else:
+            show(tables.plan_rows(frame), tables.PLAN_COLUMNS, form)
+            ended_well = bool(frame["decision"].ne("refuse").all())
+    click.echo(repr(made), err=True)
+    if not ended_well:
+        sys.exit(_NOT_ALL)
+
+
+@main.command()
 @patterns_option
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
 @click.option("--check", is_flag=True, help="End with status 1 if anything drifts.")
@@ -273,7 +322,8 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
     with MirrorClient.from_env() as client:
         state = client.state_frame(paths=list(paths) or None)
     found = state.mirror.drift(tolerance=tolerance)
-    show(_drift_rows(found, state), ["device", "path", "desired", "reported", "kind", "since", "age"], form)
+    tables = with_pandas("mirror_sdk._table_rows")
+    show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)
 
@@ -408,18 +458,25 @@ def _event_row(event: Event) -> Row:
     }
 
 
-def _drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Mapping[str, object]]:
-    import pandas as pd  # noqa: PLC0415 - an extra; that it is there shows in the frame
+def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+    """The writes a file asks for, each value as its path declares it."""
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        rows = csv.DictReader(lines)
+        lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
+        if lacking:
+            raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
+        device_id = lru_cache(partial(_device_id, client))
+        return [(device_id(row["device"]), row["path"], _typed_or_text(row["value"], row["path"])) for row in rows]
 
-    names = dict(zip(state["device_id"], state["endpoint_name"], strict=True))
-    values = zip(found.mirror.desired, found.mirror.value, strict=True)
-    for (_, row), (desired, reported) in zip(found.iterrows(), values, strict=True):
-        yield {
-            "device": names[row["device_id"]],
-            "path": row["path"],
-            "desired": None if pd.isna(desired) else desired,
-            "reported": None if pd.isna(reported) else reported,
-            "kind": row["kind"],
-            "since": row["since"].to_pydatetime(),
-            "age": row["age"].to_pytimedelta(),
-        }
+
+def _typed_or_text(text: str, path: str) -> PythonValue:
+    """The value a text stands for; one that is none is left for the plan to refuse."""
+    value = decode(text.encode(), TEXT_PLAIN, path)
+    return text if value.kind is ValueKind.OPAQUE or value.python is None else value.python
+
+
+def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None:
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["device", "path", "value"])
+        writer.writerows((device, path, encode(value, path)[0].decode()) for device, path, value in values)

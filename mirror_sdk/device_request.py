@@ -16,7 +16,7 @@ from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.notifications import AsyncResponse
 
 LONGEST_DEFAULT_WAIT_SECONDS = 60.0
-_EXPIRY_MARGIN_SECONDS = 5.0
+ANSWER_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class PlacedRequest:
         """How long a wait lasts by default: until its expiry was told, and a minute at most."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
-        return min(self.expiry_seconds + _EXPIRY_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
+        return min(self.expiry_seconds + ANSWER_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
 
     def read_failure(self, answer: AsyncResponse) -> DeviceRequestFailed | None:
         """The error an answer tells of; ``None`` when the device did what it was asked."""
@@ -80,6 +80,31 @@ class PlacedRequest:
             f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still "
             "finish: ask the same handle again, or give a longer timeout"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnplacedRequest:
+    """A request the service has not accepted, or not yet.
+
+    Attributes:
+        async_id: Under which it is or was to be placed.
+        device_id: The device to be asked.
+        path: The resource path.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+        asked: The value it is to write; ``None`` where it writes none.
+        issued_at: When this client tried to place it; ``None`` when it did not try.
+        refusal: Why the service did not take it.
+        is_unknown: Whether it was tried without learning what became of it.
+    """
+
+    async_id: str
+    device_id: str
+    path: str
+    method: Method
+    asked: Value | None = None
+    issued_at: datetime | None = None
+    refusal: str | None = None
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -10,7 +10,7 @@ from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
-from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, requests_frame
+from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
 from mirror_sdk.frames.state import (
     DIRECTORY_SCHEMA,
     STATE_RAW_SCHEMA,
@@ -38,6 +38,7 @@ __all__ = [
     "from_arrow",
     "in_zone",
     "read_parquet",
+    "request_status",
     "requests_frame",
     "state_frame",
     "to_arrow",

@@ -9,9 +9,10 @@ from enum import StrEnum
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, value_columns, value_fields
 from mirror_sdk.values import NO_VALUE, Value
+from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class RequestStatus(StrEnum):
@@ -46,11 +47,13 @@ REQUESTS_SCHEMA = pa.schema(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def requests_frame(requests: Iterable[PlacedRequest], *, tz: str | None = None, server: str = "") -> pd.DataFrame:
+def requests_frame(
+    requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
+) -> pd.DataFrame:
     """The requests table: one row per device request, in their order. It looks at the handles and asks nobody.
 
     Args:
-        requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+        requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave, and requests that were not placed.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         server: Where the requests went.
 
@@ -94,43 +97,59 @@ def requests_frame(requests: Iterable[PlacedRequest], *, tz: str | None = None, 
         "path": [request.path for request in rows],
         "method": [request.method for request in rows],
         "requested_at": [request.issued_at for request in rows],
-        "accepted_at": [request.accepted_at for request in rows],
+        "accepted_at": [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows],
         "finished_at": finished,
         "expires_at": [_expires_at(request) for request in rows],
-        "status": [_status(request).value for request in rows],
-        "category": [request.answer.error if request.answer else None for request in rows],
+        "status": [request_status(request).value for request in rows],
+        "category": [_category(request) for request in rows],
         "latency": [_latency(request) for request in rows],
     }
     columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
-    complete = all(request.answer is not None for request in rows)
+    complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     return build(columns, REQUESTS_SCHEMA, tz=tz, complete=complete, server=server)
 
 
-def _status(request: PlacedRequest) -> RequestStatus:
+def request_status(request: PlacedRequest | UnplacedRequest) -> RequestStatus:
+    """How a request stands, as far as this client has seen."""
+    if isinstance(request, UnplacedRequest):
+        if request.refusal is not None:
+            return RequestStatus.FAILURE
+        return RequestStatus.UNKNOWN if request.is_unknown else RequestStatus.QUEUED
     if request.answer is None:
         return RequestStatus.PENDING
     return RequestStatus.SUCCESS if request.read_failure(request.answer) is None else RequestStatus.FAILURE
 
 
-def _finished_at(request: PlacedRequest) -> datetime | None:
-    if request.answer is None or request.answer.timestamp is None:
+def _answer(request: PlacedRequest | UnplacedRequest) -> AsyncResponse | None:
+    return request.answer if isinstance(request, PlacedRequest) else None
+
+
+def _category(request: PlacedRequest | UnplacedRequest) -> str | None:
+    if isinstance(request, UnplacedRequest):
+        return request.refusal
+    return request.answer.error if request.answer else None
+
+
+def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
+    answer = _answer(request)
+    if answer is None or answer.timestamp is None:
         return None
-    return _EPOCH + timedelta(milliseconds=request.answer.timestamp)
+    return _EPOCH + timedelta(milliseconds=answer.timestamp)
 
 
-def _latency(request: PlacedRequest) -> timedelta | None:
+def _latency(request: PlacedRequest | UnplacedRequest) -> timedelta | None:
     finished_at = _finished_at(request)
-    return None if finished_at is None else finished_at - request.issued_at
+    return None if finished_at is None or request.issued_at is None else finished_at - request.issued_at
 
 
-def _expires_at(request: PlacedRequest) -> datetime | None:
-    if request.expiry_seconds is None:
+def _expires_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
+    if isinstance(request, UnplacedRequest) or request.expiry_seconds is None:
         return None
     return request.issued_at + timedelta(seconds=request.expiry_seconds)
 
 
-def _value(request: PlacedRequest) -> Value:
-    if request.answer is None or request.read_failure(request.answer) is not None:
+def _value(request: PlacedRequest | UnplacedRequest) -> Value:
+    if isinstance(request, UnplacedRequest) or request.answer is None:
         return NO_VALUE
-    return request.read_value(request.answer)
+    return NO_VALUE if request.read_failure(request.answer) is not None else request.read_value(request.answer)

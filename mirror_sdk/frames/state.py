@@ -213,7 +213,11 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     return build({"device_id": [device.id for device in rows], **columns}, DIRECTORY_SCHEMA)
 
 
-def value_column(frame: pd.DataFrame, of: Literal["reported", "desired", "value", "asked"] = "reported") -> pd.Series:
+ValueOf = Literal["reported", "desired", "value", "asked", "current", "wanted"]
+"""Which value of a row: the beginning of the names of its columns."""
+
+
+def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
     """One column of readable values out of the three typed ones of a table.
 
     Returns:

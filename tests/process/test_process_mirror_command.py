@@ -184,3 +184,29 @@ def test_every_command_has_help_with_its_options() -> None:
         for parameter in command.params:
             for option in getattr(parameter, "opts", []):
                 assert option.lstrip("-").lower() in shown.output.lower()
+
+
+def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, light: str, tmp_path: Path) -> None:
+    wanted, before = tmp_path / "wanted.csv", tmp_path / "before.csv"
+    run("read", application.name, LEVEL)
+    wanted.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
+    shown = json.loads(run("plan", str(wanted), "--json").stdout)
+    assert [(row["current"], row["wanted"], row["decision"]) for row in shown] == [(10.0, 55.0, "write")]
+    assert "nothing was sent" in run("plan", str(wanted)).stderr
+    assert run("read", application.name, LEVEL).stdout.strip() == "10"
+    ledger = json.loads(run("plan", str(wanted), "--apply", "--undo", str(before), "--json").stdout)
+    assert [(row["device"], row["asked"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
+    assert run("read", application.name, LEVEL).stdout.strip() == "55"
+    run("plan", str(before), "--apply")
+    assert run("read", application.name, LEVEL).stdout.strip() == "10"
+
+
+def test_a_plan_with_something_refused_says_so_and_ends_with_1(
+    run: Run, application: Application, light: str, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\n{application.name},{LEVEL},bright\nnobody,{LEVEL},1\n")
+    shown = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
+    assert [row["check"] for row in shown] == ["wrong_type", "unknown_device"]
+    wanted.write_text("device,value\n")
+    assert "lacks the column path" in run("plan", str(wanted), status=2).stderr

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
 from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch
+from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
 PATIENCE_SECONDS = 60
@@ -54,6 +55,9 @@ class Blocking:
     def __repr__(self) -> str:
         return repr(self._wrapped)
 
+    def __len__(self) -> int:
+        return len(self._wrapped)
+
     def __enter__(self) -> Self:
         return self
 
@@ -71,7 +75,7 @@ class Blocking:
         return call
 
     def _wrap(self, made: Any) -> Any:
-        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncRecorder | AsyncWatch):
+        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncPlan | AsyncRecorder | AsyncWatch):
             return Blocking(made, self._loop)
         if isinstance(made, AsyncEvents):
             # Events of the other client begin where it is asked for them.

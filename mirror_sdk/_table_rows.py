@@ -1,0 +1,78 @@
+"""Rows of tables, as the ``mirror`` command shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from mirror_sdk._output import Row
+from mirror_sdk.frames import value_column
+
+DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
+PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "reason"]
+LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
+
+
+def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a drift table, with the names of the state table it was made from."""
+    names = dict(zip(state["device_id"], state["endpoint_name"], strict=True))
+    values = zip(value_column(found, "desired"), value_column(found, "reported"), strict=True)
+    for (_, row), (desired, reported) in zip(found.iterrows(), values, strict=True):
+        yield {
+            "device": names[row["device_id"]],
+            "path": row["path"],
+            "desired": _plain(desired),
+            "reported": _plain(reported),
+            "kind": row["kind"],
+            "since": _plain(row["since"]),
+            "age": _plain(row["age"]),
+        }
+
+
+def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a plan table."""
+    values = zip(value_column(frame, "current"), value_column(frame, "wanted"), strict=True)
+    for (_, row), (current, wanted) in zip(frame.iterrows(), values, strict=True):
+        yield {
+            "device": _plain(row["endpoint_name"]) or row["device_id"],
+            "path": row["path"],
+            "current": _plain(current),
+            "wanted": _plain(wanted),
+            "decision": row["decision"],
+            "check": row["check"],
+            "reason": _plain(row["reason"]),
+        }
+
+
+def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a requests table, with the names of the plan it was made from."""
+    names = dict(zip(planned["device_id"], planned["endpoint_name"], strict=True))
+    for (_, row), asked in zip(result.iterrows(), value_column(result, "asked"), strict=True):
+        yield {
+            "device": names[row["device_id"]],
+            "path": row["path"],
+            "asked": _plain(asked),
+            "status": row["status"],
+            "category": _plain(row["category"]),
+            "latency": _plain(row["latency"]),
+        }
+
+
+def values_before(frame: pd.DataFrame) -> Iterator[tuple[str, str, object]]:
+    """Device, path and present value of what a plan is to write; what has none is left out."""
+    touched = frame[frame["decision"] == "write"]
+    for device_id, path, value in zip(
+        touched["device_id"], touched["path"], value_column(touched, "current"), strict=True
+    ):
+        if not pd.isna(value):
+            yield device_id, path, value
+
+
+def _plain(value: object) -> object:
+    """A value of pandas as Python has it; ``None`` where it is missing."""
+    if pd.isna(value):  # type: ignore[call-overload] # of a cell, never of a whole column
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime()
+    return value.to_pytimedelta() if isinstance(value, pd.Timedelta) else value

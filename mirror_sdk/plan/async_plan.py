@@ -1,0 +1,126 @@
+"""Applying a plan from tasks of the caller's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pandas as pd
+
+from mirror_sdk._reports import utc_now
+from mirror_sdk.async_device_request import AsyncDeviceRequest
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS
+from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.plan.checks import PlannedWrite
+from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.plan.report import (
+    DEFAULT_CANARY,
+    DEFAULT_CONCURRENCY,
+    DEFAULT_EXPIRY_SECONDS,
+    DEFAULT_MAX_FAILURES,
+    PlanReport,
+    check_limits,
+)
+from mirror_sdk.plan.wanted import Want
+from mirror_sdk.progress import progress_bar
+
+
+class AsyncPlan(PlanReport):
+    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does."""
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedWrite],
+        *,
+        server: str,
+        write: Callable[..., Awaitable[AsyncDeviceRequest]],
+        make_plan: Callable[[Sequence[Want]], Awaitable[AsyncPlan]],
+    ) -> None:
+        super().__init__(planned, server)
+        self._write = write
+        self._make_plan = make_plan
+        self._stopped = asyncio.Event()
+        self._is_applying = False
+
+    async def apply(
+        self,
+        *,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        canary: int = DEFAULT_CANARY,
+        max_failures: int | None = DEFAULT_MAX_FAILURES,
+        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        include_offline: bool = False,
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.plan.Plan.apply`."""
+        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        if self._is_applying:
+            raise self._busy()
+        self._is_applying = True
+        try:
+            self._stopped.clear()
+            total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with progress_bar(total, "writes") as bar:
+                await self._send_all(bar.update, concurrency, expiry_seconds)
+        finally:
+            self._is_applying = False
+        return self.result
+
+    def stop(self) -> None:
+        """As :meth:`mirror_sdk.plan.Plan.stop`."""
+        self._ledger.stop("it was stopped")
+        self._stopped.set()
+
+    async def undo(self) -> AsyncPlan:
+        """As :meth:`mirror_sdk.plan.Plan.undo`."""
+        return await self._make_plan(self._undo())
+
+    async def _send_all(self, advance: Callable[[], object], concurrency: int, expiry_seconds: int) -> None:
+        flying: dict[asyncio.Task[None], Entry] = {}
+        try:
+            while True:
+                while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
+                    flying[asyncio.create_task(self._carry_out(entry, expiry_seconds))] = entry
+                if not flying:
+                    return
+                landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                for task in landed:
+                    self._ledger.settle(flying.pop(task))
+                    task.result()
+                    advance()
+        finally:
+            if flying:
+                self.stop()
+                for task in flying:
+                    task.cancel()
+                await asyncio.wait(flying)
+
+    async def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+        if not isinstance(entry.request, AsyncDeviceRequest):
+            issued_at = utc_now()
+            want = entry.planned.want
+            try:
+                entry.request = await self._write(
+                    want.device_id,
+                    want.path,
+                    want.value,
+                    content_type=want.content_type,
+                    expiry_seconds=expiry_seconds,
+                    async_id=entry.planned.async_id,
+                )
+            except MirrorError as error:
+                entry.not_taken(error, issued_at)
+                return
+        await self._wait(entry.request, expiry_seconds)
+
+    async def _wait(self, request: AsyncDeviceRequest, expiry_seconds: int) -> None:
+        """Until it has ended, its time is over, or the plan is stopped."""
+        answered = asyncio.ensure_future(request.exception(expiry_seconds + ANSWER_MARGIN_SECONDS))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if answered.done() and not isinstance(answered.exception(), WaitTimeout):
+                answered.result()
+        finally:
+            for one in (answered, stopped):
+                one.cancel()
+            await asyncio.wait({answered, stopped})

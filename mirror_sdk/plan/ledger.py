@@ -1,0 +1,124 @@
+"""How far a plan is: what was sent, what came back, what may be sent next. Nothing in here waits or does I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk.errors import BadRequest, Conflict, ConnectionFailed, LimitExceeded, MirrorError, NotFound, ServerError
+from mirror_sdk.frames.requests import RequestStatus, request_status
+from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
+
+_REFUSED = (BadRequest, Conflict, NotFound)
+_ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
+_ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
+
+
+class Entry:
+    """One write and what became of it."""
+
+    def __init__(self, planned: PlannedWrite) -> None:
+        self.planned = planned
+        want = planned.want
+        self.request: PlacedRequest | UnplacedRequest = UnplacedRequest(
+            async_id=planned.async_id,
+            device_id=want.device_id,
+            path=want.path,
+            method="PUT",
+            asked=planned.wanted,
+        )
+
+    @property
+    def status(self) -> RequestStatus:
+        """How it stands."""
+        return request_status(self.request)
+
+    def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
+        """The service refused it, or nobody knows whether it took it.
+
+        Raises:
+            MirrorError: The error itself, when it would be the same for every other write.
+        """
+        if not isinstance(error, _ABOUT_ONE):
+            raise error
+        self.request = UnplacedRequest(
+            async_id=self.planned.async_id,
+            device_id=self.planned.want.device_id,
+            path=self.planned.want.path,
+            method="PUT",
+            asked=self.planned.wanted,
+            issued_at=issued_at,
+            refusal=error.reason or error.type if isinstance(error, _REFUSED) else None,
+            is_unknown=not isinstance(error, _REFUSED),
+        )
+
+
+class Ledger:
+    """The writes of a plan that are to be sent, in order.
+
+    Attributes:
+        entries: One for each write that may be sent.
+        stopped_because: Why sending ended before all was sent; ``None`` when it did not.
+    """
+
+    def __init__(self, planned: Sequence[PlannedWrite]) -> None:
+        self.entries = [Entry(one) for one in planned if one.finding.decision is Decision.WRITE or _is_offline(one)]
+        self.stopped_because: str | None = None
+        self._todo: list[Entry] = []
+        self._canaries: list[Entry] = []
+        self._under_way: list[Entry] = []
+        self._max_failures: int | None = None
+        self._failures = 0
+
+    def count(self) -> Counter[RequestStatus]:
+        """How many entries stand how."""
+        return Counter(entry.status for entry in self.entries)
+
+    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
+        """Begin to send what has not ended yet; gives how many that are."""
+        self._todo = [
+            entry
+            for entry in reversed(self.entries)
+            if entry.status not in _ENDED and (include_offline or not _is_offline(entry.planned))
+        ]
+        self._canaries = self._todo[len(self._todo) - min(canary, len(self._todo)) :]
+        self._under_way = []
+        self._max_failures = max_failures
+        self._failures = 0
+        self.stopped_because = None
+        return len(self._todo)
+
+    def next(self) -> Entry | None:
+        """What to send now; ``None`` when that has to wait for what is under way, or nothing more is to be sent."""
+        if self.stopped_because is not None or not self._todo:
+            return None
+        unsent = self._todo[-1]
+        if unsent not in self._canaries and any(entry in self._under_way for entry in self._canaries):
+            return None
+        self._under_way.append(self._todo.pop())
+        return unsent
+
+    def settle(self, entry: Entry) -> None:
+        """A write has ended, or the wait for it has."""
+        self._under_way.remove(entry)
+        if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
+            self.stop(f"the first write, to {_name(entry)}, is {entry.status.value}")
+            return
+        self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
+        if self._max_failures is not None and self._failures > self._max_failures:
+            self.stop(f"{self._failures} writes failed, and max_failures is {self._max_failures}")
+
+    def stop(self, reason: str) -> None:
+        """Send no more; the first reason counts."""
+        if self._todo and self.stopped_because is None:
+            self.stopped_because = reason
+
+
+def _is_offline(planned: PlannedWrite) -> bool:
+    return planned.finding.check is Check.OFFLINE
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.planned.want.path} of {entry.planned.endpoint_name}"

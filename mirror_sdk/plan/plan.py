@@ -1,0 +1,151 @@
+"""Applying a plan from threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import pandas as pd
+
+from mirror_sdk._reports import utc_now
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest
+from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.plan.checks import PlannedWrite
+from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.plan.report import (
+    DEFAULT_CANARY,
+    DEFAULT_CONCURRENCY,
+    DEFAULT_EXPIRY_SECONDS,
+    DEFAULT_MAX_FAILURES,
+    PlanReport,
+    check_limits,
+)
+from mirror_sdk.plan.wanted import Want
+from mirror_sdk.progress import progress_bar
+
+_LOOK_SECONDS = 1.0
+
+
+class Plan(PlanReport):
+    """Writes that were checked, and can be sent with care and undone. ``client.plan`` makes it; to look sends nothing."""
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedWrite],
+        *,
+        server: str,
+        write: Callable[..., DeviceRequest],
+        make_plan: Callable[[Sequence[Want]], Plan],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(planned, server)
+        self._write = write
+        self._make_plan = make_plan
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._applying = threading.Lock()
+
+    def apply(
+        self,
+        *,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        canary: int = DEFAULT_CANARY,
+        max_failures: int | None = DEFAULT_MAX_FAILURES,
+        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        include_offline: bool = False,
+    ) -> pd.DataFrame:
+        """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+
+        Ctrl-C and :meth:`stop` end it: no more is sent, and what is on its way stays so. A write is sent under the same
+        async-id however often it is tried, so a device takes it once. One that failed is not sent again: make a new
+        plan of those.
+
+        Args:
+            concurrency: How many writes may be under way at once.
+            canary: How many to send first; all of them must succeed before any other is sent.
+            max_failures: After how many failures no more is sent; ``None`` for no limit.
+            expiry_seconds: For how long a write may wait for its device; waited for is a little longer.
+            include_offline: Whether devices that are not registered are written to as well.
+
+        Returns:
+            The requests table of all writes; one that was not sent is ``queued``. See :attr:`result`.
+
+        Raises:
+            AccessDenied: The key may not write; nothing more is sent.
+            AuthenticationError: The key is not known; nothing more is sent.
+            MirrorError: Something else that every other write would meet too.
+            ValueRefused: An argument is too small, or the plan is being applied already.
+        """
+        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        if not self._applying.acquire(blocking=False):
+            raise self._busy()
+        try:
+            self._stopped.clear()
+            total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with ThreadPoolExecutor(concurrency, "mirror-plan") as pool, progress_bar(total, "writes") as bar:
+                try:
+                    self._send_all(pool, bar.update, concurrency, expiry_seconds)
+                except BaseException:
+                    self.stop()
+                    raise
+        finally:
+            self._applying.release()
+        return self.result
+
+    def stop(self) -> None:
+        """Send no more. What is on its way stays so, and ``apply`` returns within about a second."""
+        self._ledger.stop("it was stopped")
+        self._stopped.set()
+
+    def undo(self) -> Plan:
+        """A plan that writes what was reported before this one, wherever this one may have had an effect.
+
+        A resource that had no reported value is refused in it. Nothing is sent before it is applied.
+
+        Raises:
+            MirrorError: The state could not be read.
+        """
+        return self._make_plan(self._undo())
+
+    def _send_all(
+        self, pool: ThreadPoolExecutor, advance: Callable[[], object], concurrency: int, expiry_seconds: int
+    ) -> None:
+        flying: dict[Future[None], Entry] = {}
+        while True:
+            while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
+                flying[pool.submit(self._carry_out, entry, expiry_seconds)] = entry
+            if not flying:
+                return
+            for landed in wait(flying, return_when=FIRST_COMPLETED).done:
+                self._ledger.settle(flying.pop(landed))
+                landed.result()
+                advance()
+
+    def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+        if not isinstance(entry.request, DeviceRequest):
+            issued_at = utc_now()
+            want = entry.planned.want
+            try:
+                entry.request = self._write(
+                    want.device_id,
+                    want.path,
+                    want.value,
+                    content_type=want.content_type,
+                    expiry_seconds=expiry_seconds,
+                    async_id=entry.planned.async_id,
+                )
+            except MirrorError as error:
+                entry.not_taken(error, issued_at)
+                return
+        self._wait(entry.request, expiry_seconds)
+
+    def _wait(self, request: DeviceRequest, expiry_seconds: int) -> None:
+        deadline = self._clock() + expiry_seconds + ANSWER_MARGIN_SECONDS
+        while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
+            try:
+                request.exception(min(remaining_seconds, _LOOK_SECONDS))
+            except WaitTimeout:
+                continue
+            return

@@ -1,0 +1,107 @@
+"""What a plan says of itself; both kinds of plans have this in common, and nothing in here is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.requests import RequestStatus, requests_frame
+from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
+from mirror_sdk.plan.ledger import Ledger
+from mirror_sdk.plan.table import plan_frame
+from mirror_sdk.plan.wanted import Want
+
+DEFAULT_CONCURRENCY = 8
+DEFAULT_CANARY = 1
+DEFAULT_MAX_FAILURES = 5
+DEFAULT_EXPIRY_SECONDS = 60
+
+
+class PlanReport:
+    """The writes that are wanted, and how far they are."""
+
+    def __init__(self, planned: Sequence[PlannedWrite], server: str) -> None:
+        self._planned = planned
+        self._server = server
+        self._ledger = Ledger(planned)
+
+    def __len__(self) -> int:
+        return len(self._planned)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._summary()}>"
+
+    def _repr_html_(self) -> str:
+        # pandas has no type for what notebooks ask of it.
+        table: Any = self.frame
+        return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{table._repr_html_()}"
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The plan table: what is wanted, what was found, what is done about it.
+
+        Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
+        """
+        return plan_frame(self._planned, server=self._server)
+
+    @property
+    def result(self) -> pd.DataFrame:
+        """The requests table of what is to be sent, as it stands now; it asks nobody.
+
+        See :func:`mirror_sdk.frames.requests_frame`; ``attrs["mirror"]["stopped_because"]`` says why sending ended
+        early.
+        """
+        frame = requests_frame([entry.request for entry in self._ledger.entries], server=self._server)
+        frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
+        return frame
+
+    def _busy(self) -> ValueRefused:
+        return ValueRefused("this plan is being applied already; wait for it, or stop() it")
+
+    def _undo(self) -> list[Want]:
+        """What to write to have it as it was; of each write that may have had an effect, the last one first."""
+        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.status in _MAY_HAVE_ACTED]
+        return [
+            Want(
+                one.want.device_id,
+                one.want.path,
+                NO_EARLIER if one.before.python is None else one.before.python,
+                one.before.content_type if isinstance(one.before.python, bytes) else None,
+            )
+            for one in touched
+        ]
+
+    def _summary(self) -> str:
+        decisions = Counter(one.finding.decision for one in self._planned)
+        parts = [
+            f"{decisions[decision]} {words}" for decision, words in _DECISIONS.items() if decisions[decision] > 0
+        ] or ["nothing is wanted"]
+        sent = {status: count for status, count in self._ledger.count().items() if status is not RequestStatus.QUEUED}
+        if not sent:
+            return f"{', '.join(parts)}; nothing was sent, apply() sends"
+        told = ", ".join(f"{count} {status.value}" for status, count in sorted(sent.items()))
+        because = "" if self._ledger.stopped_because is None else f"; stopped: {self._ledger.stopped_because}"
+        return f"{', '.join(parts)}; sent: {told}{because}"
+
+
+_MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, RequestStatus.UNKNOWN})
+_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
+
+
+def check_limits(*, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int) -> None:
+    """Refuse what is no way to apply a plan.
+
+    Raises:
+        ValueRefused: One of them is too small; the message names it.
+    """
+    least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
+    if max_failures is not None:
+        least["max_failures"] = (max_failures, 0)
+    for name, (value, lowest) in least.items():
+        if value < lowest:
+            raise ValueRefused(f"{name}={value} must be {lowest} or more")

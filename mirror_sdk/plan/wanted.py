@@ -1,0 +1,83 @@
+"""What is to be written, out of the forms in which people have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from mirror_sdk.errors import ValueRefused
+
+_IDS_AT_ONCE = 50
+_LONG = ("device_id", "path", "value")
+_CURE = (
+    "give a table with the columns device_id, path and value, or one with a row per device (index device_id) and a"
+    " column per path, or a list of (device_id, path, value)"
+)
+
+
+class Want(NamedTuple):
+    """One value for one resource; ``content_type`` as for ``begin_write``."""
+
+    device_id: str
+    path: str
+    value: object
+    content_type: str | None = None
+
+
+def read_wanted(wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> list[Want]:
+    """The single values wanted; a missing one (``NA``, ``NaN``, ``None``) is not wanted.
+
+    Args:
+        wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one with
+            the index ``device_id`` and a column per path; or (device id, path, value).
+
+    Raises:
+        ValueRefused: It is none of these.
+    """
+    if isinstance(wanted, pd.DataFrame):
+        rows = _of_long(wanted) if set(_LONG) <= set(wanted.columns) else _of_wide(wanted)
+    else:
+        rows = [_of_tuple(row) for row in wanted]
+    return [row for row in rows if not _is_missing(row.value)]
+
+
+def device_chunks(wants: Iterable[Want]) -> Iterator[list[str]]:
+    """The ids of the devices written to, each once, as many at a time as one question to the directory takes."""
+    ids = iter(dict.fromkeys(want.device_id for want in wants))
+    while chunk := list(islice(ids, _IDS_AT_ONCE)):
+        yield chunk
+
+
+def _of_long(frame: pd.DataFrame) -> list[Want]:
+    columns = [frame[name].astype(object) for name in _LONG]
+    types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
+    return [
+        Want(str(device_id), str(path), value, None if _is_missing(content_type) else content_type)
+        for device_id, path, value, content_type in zip(*columns, types, strict=True)
+    ]
+
+
+def _of_wide(frame: pd.DataFrame) -> list[Want]:
+    paths = [str(name) for name in frame.columns if str(name).startswith("/")]
+    if frame.index.name != "device_id" or len(paths) < len(frame.columns):
+        lacking = [name for name in _LONG if name not in frame.columns]
+        raise ValueRefused(f"the table lacks {', '.join(lacking)}; {_CURE}")
+    return [
+        Want(str(device_id), path, value)
+        for path in paths
+        for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
+    ]
+
+
+def _of_tuple(row: tuple[object, ...]) -> Want:
+    match row:
+        case (str(device_id), str(path), value):
+            return Want(device_id, path, value)
+    raise ValueRefused(f"{row!r} is nothing to write; {_CURE}")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))

@@ -1,0 +1,31 @@
+"""Progress bars of what takes long, with one switch for all."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_switch: bool | None = None
+
+
+def show_progress(shown: bool | None) -> None:
+    """Whether progress bars are shown; ``None``, the default, shows them in a terminal and in a notebook."""
+    global _switch  # noqa: PLW0603 - one switch for the whole process is what it is for
+    _switch = shown
+
+
+def progress_bar(total: int, label: str) -> Any:
+    """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
+    from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and slow to import
+
+    return tqdm(total=total, desc=label, leave=False, disable=not _is_shown())
+
+
+def _is_shown() -> bool:
+    return _is_looked_at() if _switch is None else _switch
+
+
+def _is_looked_at() -> bool:
+    ipython = sys.modules.get("IPython")
+    # The output of a kernel is no terminal, and still somebody looks at it.
+    return hasattr(ipython and ipython.get_ipython(), "kernel") or sys.stderr.isatty()

@@ -1,0 +1,270 @@
+"""Plans: what they find, what they send, and the way back, with either client against a real server."""
+
+import threading
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+
+from mirror_sdk import AccessDenied, ValueRefused, show_progress
+from mirror_sdk.frames import REQUESTS_SCHEMA
+from mirror_sdk.plan import PLAN_SCHEMA
+from mirror_server.keys import Scope
+
+LEVEL = "/3311/0/5851"
+SWITCH = "/3311/0/5850"
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [
+    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+]
+
+
+@pytest.fixture
+def lights(client, bench):
+    """Four lights whose level was read once."""
+    ids = [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(4)]
+    for device_id in ids:
+        assert client.read_value(device_id, LEVEL) == 10
+    return ids
+
+
+def all_to(lights, level):
+    return [(device_id, LEVEL, level) for device_id in lights]
+
+
+def levels(client, lights):
+    return [client.read_value(device_id, LEVEL) for device_id in lights]
+
+
+def statuses(frame):
+    return frame["status"].tolist()
+
+
+def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
+    plan = client.plan(all_to(lights, 40))
+    assert list(plan.frame.columns) == PLAN_SCHEMA.names
+    assert plan.frame["decision"].tolist() == ["write"] * 4
+    assert plan.frame["current_num"].tolist() == [10.0] * 4
+    assert plan.frame["wanted_num"].tolist() == [40.0] * 4
+    assert "4 to write; nothing was sent, apply() sends" in repr(plan)
+    assert "light-0" in plan._repr_html_()
+    assert statuses(plan.result) == ["queued"] * 4
+    assert client.list_device_requests() == []
+    assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
+
+
+def test_an_applied_plan_is_a_ledger(client, lights):
+    result = client.plan(all_to(lights, 40)).apply()
+    assert list(result.columns) == REQUESTS_SCHEMA.names
+    assert statuses(result) == ["success"] * 4
+    assert result["asked_num"].tolist() == [40.0] * 4
+    assert result["accepted_at"].notna().all()
+    assert result.attrs["mirror"]["complete"] is True
+    assert result.attrs["mirror"]["stopped_because"] is None
+    assert levels(client, lights) == [40] * 4
+
+
+def test_every_check_is_told_in_its_row(client, bench, lights):
+    bench.deregister(lights[1])
+    bench.set_online(lights[2], False)
+    client.begin_write(lights[2], LEVEL, 5)
+    client.begin_write(lights[2], SWITCH, True)
+    sleeper = bench.add_device("sleeper", RESOURCES, queue_mode=True)
+    wanted = [
+        (lights[0], LEVEL, 10),
+        (lights[0], SWITCH, True),
+        (lights[0], TEMPERATURE, 3.0),
+        (lights[0], "/3306/0/5850", True),
+        (lights[1], LEVEL, 20),
+        (lights[2], LEVEL, 6),
+        (lights[2], SWITCH, True),
+        (lights[3], LEVEL, "bright"),
+        (lights[3], SWITCH, 1),
+        ("0" * 32, LEVEL, 1),
+        (sleeper, LEVEL, 1),
+        (sleeper, LEVEL, 1),
+        (sleeper, SWITCH, True),
+        (sleeper, SWITCH, False),
+    ]
+    frame = client.plan([*wanted, (lights[3], LEVEL, None), (lights[3], TEMPERATURE, float("nan"))]).frame
+    found = list(zip(frame["check"], frame["decision"], strict=True))
+    assert found == [
+        ("already_so", "skip"),
+        ("ok", "write"),
+        ("not_writable", "refuse"),
+        ("unknown_resource", "refuse"),
+        ("offline", "skip"),
+        ("pending", "write"),
+        ("pending", "skip"),
+        ("wrong_type", "refuse"),
+        ("wrong_type", "refuse"),
+        ("unknown_device", "refuse"),
+        ("ok", "write"),
+        ("duplicate", "skip"),
+        ("duplicate", "refuse"),
+        ("duplicate", "refuse"),
+    ]
+    reasons = frame["reason"]
+    assert "reported at 2026-" in reasons[0]
+    assert "cannot be written" in reasons[2]
+    assert "include_offline=True" in reasons[4]
+    assert "a write of 5 is under way" in reasons[5]
+    assert "takes a whole number" in reasons[7]
+    assert "next contact" in reasons[10]
+
+
+def test_what_is_out_of_range_is_refused(client, lights):
+    frame = client.plan(all_to(lights[:1], 101)).frame
+    assert frame["check"].tolist() == ["out_of_range"]
+    assert "from 0 to 100" in frame["reason"][0]
+
+
+def test_wanted_values_come_as_tables_too(client, lights):
+    long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
+    assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
+    wide = client.state_frame(paths=[LEVEL]).mirror.wide()
+    wide[LEVEL] = [5, 6, 7, 8]
+    assert client.plan(wide).frame["wanted_num"].tolist() == [5.0, 6.0, 7.0, 8.0]
+    state = client.state_frame(paths=[LEVEL])
+    assert len(client.plan(state.assign(value=state["reported_num"] + 1)).frame) == 4
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pd.DataFrame({"device_id": ["d"], "value": [1]}),
+        pd.DataFrame({LEVEL: [1]}),
+        [("d", LEVEL)],
+        ["d"],
+    ],
+)
+def test_what_is_nothing_to_write_is_refused_with_the_cure(client, wanted):
+    with pytest.raises(ValueRefused, match="device_id, path and value"):
+        client.plan(wanted)
+
+
+def test_no_write_at_all_is_a_plan_too(client):
+    plan = client.plan([])
+    assert len(plan) == 0
+    assert "nothing is wanted" in repr(plan)
+    assert list(plan.apply().columns) == REQUESTS_SCHEMA.names
+
+
+def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, bench, lights):
+    bench.set_answer(lights[0], "reject")
+    plan = client.plan(all_to(lights, 40))
+    result = plan.apply()
+    assert statuses(result) == ["failure", "queued", "queued", "queued"]
+    assert result["category"][0] == "REJECTED"
+    assert "the first write, to /3311/0/5851 of light-0, is failure" in repr(plan)
+    assert result.attrs["mirror"]["stopped_because"] in repr(plan)
+    # Taken up again, it goes on with the next one.
+    assert statuses(plan.apply()) == ["failure", "success", "success", "success"]
+
+
+def test_too_many_failures_end_it_and_the_rest_can_be_taken_up(client, bench, lights):
+    for device_id in lights[:3]:
+        bench.set_answer(device_id, "reject")
+    plan = client.plan(all_to(lights, 40))
+    assert statuses(plan.apply(canary=0, concurrency=1, max_failures=1)) == ["failure", "failure", "queued", "queued"]
+    assert "max_failures is 1" in repr(plan)
+    assert statuses(plan.apply(canary=0, max_failures=None)) == ["failure", "failure", "failure", "success"]
+
+
+def test_devices_that_are_away_are_written_to_on_request(client, bench, lights):
+    bench.deregister(lights[0])
+    plan = client.plan(all_to(lights[:2], 40))
+    assert statuses(plan.apply()) == ["queued", "success"]
+    timer = threading.Timer(0.5, lambda: bench.register(lights[0]))
+    timer.start()
+    assert statuses(plan.apply(include_offline=True)) == ["success", "success"]
+    timer.join()
+
+
+def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
+    bench.set_online(lights[1], False)
+    plan = client.plan(all_to(lights, 40))
+    applied = []
+    thread = threading.Thread(target=lambda: applied.append(plan.apply(concurrency=1)))
+    thread.start()
+    while statuses(plan.result)[1] != "pending":
+        thread.join(0.01)
+    with pytest.raises(ValueRefused, match="being applied already"):
+        plan.apply()
+    plan.stop()
+    thread.join(20)
+    assert statuses(applied[0]) == ["success", "pending", "queued", "queued"]
+    assert applied[0].attrs["mirror"]["complete"] is False
+    assert "stopped" in repr(plan)
+    bench.set_online(lights[1], True)
+    assert statuses(plan.apply()) == ["success"] * 4
+    assert levels(client, lights) == [40] * 4
+
+
+def test_a_write_that_expires_is_a_failure(client, bench, lights):
+    bench.set_online(lights[0], False)
+    timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=61)))
+    timer.start()
+    result = client.plan(all_to(lights[:1], 40)).apply()
+    timer.join()
+    assert statuses(result) == ["failure"]
+    assert result["category"].tolist() == ["REQUEST_EXPIRED"]
+
+
+def test_undo_writes_what_was_there_before_where_something_may_have_happened(client, bench, lights):
+    assert client.read_value(lights[1], LEVEL) == 10
+    bench.set_answer(lights[2], "reject")
+    plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, True)])
+    plan.apply()
+    undo = plan.undo()
+    frame = undo.frame.set_index(["device_id", "path"])
+    assert set(frame.index) == {(lights[0], LEVEL), (lights[1], LEVEL), (lights[3], LEVEL), (lights[0], SWITCH)}
+    assert frame.loc[(lights[0], LEVEL), "wanted_num"] == 10
+    assert frame.loc[(lights[0], SWITCH), "check"] == "no_earlier_value"
+    assert statuses(undo.apply()) == ["success"] * 3
+    assert levels(client, [lights[0], lights[1], lights[3]]) == [10] * 3
+
+
+def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, lights):
+    reader = new_client(Scope.READ)
+    plan = reader.plan(all_to(lights, 40))
+    with pytest.raises(AccessDenied):
+        plan.apply()
+    assert statuses(plan.result) == ["queued"] * 4
+
+
+@pytest.mark.parametrize("arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}])
+def test_limits_that_are_none_are_refused_by_name(client, lights, arguments):
+    plan = client.plan(all_to(lights, 40))
+    with pytest.raises(ValueRefused, match=next(iter(arguments))):
+        plan.apply(**arguments)
+    assert statuses(plan.result) == ["queued"] * 4
+
+
+def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsys):
+    client.plan(all_to(lights, 40)).apply()
+    assert capsys.readouterr().err == ""
+    show_progress(True)
+    try:
+        client.plan(all_to(lights, 50)).apply()
+    finally:
+        show_progress(None)
+    assert "writes" in capsys.readouterr().err
+
+
+def test_a_value_written_since_it_was_reported_counts_as_the_present_one(client, lights):
+    client.plan(all_to(lights, 40)).apply()
+    again = client.plan(all_to(lights, 40)).frame
+    assert again["check"].tolist() == ["already_so"] * 4
+    assert again["reason"].str.startswith("written at ").all()
+    back = client.plan(all_to(lights, 10)).frame
+    assert back["check"].tolist() == ["ok"] * 4
+    assert back["current_num"].tolist() == [40.0] * 4
+
+
+def test_the_table_of_a_plan_has_the_same_columns_without_rows(client):
+    frame = client.plan([]).frame
+    assert list(frame.columns) == PLAN_SCHEMA.names
+    assert frame["decision"].cat.categories.tolist() == ["write", "skip", "refuse"]
