@@ -29,7 +29,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Plan(PlanReport):
-    """Writes that were checked, and can be sent with care and undone. ``client.plan`` makes it; to look sends nothing."""
+    """Writes that were checked, to be sent with care and undone. ``client.plan`` makes it; looking sends nothing."""
 
     def __init__(
         self,
