@@ -1,0 +1,52 @@
+"""The writes of a plan as a table, and how many of them stand how. Every text is escaped: it may come from a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from mirror_sdk.widgets.models.write_rows import WriteRow, WriteState
+
+WORDS = {
+    WriteState.REFUSED: ("⊘", "refused", "mirror-bad"),
+    WriteState.SKIPPED: ("↷", "skipped", ""),
+    WriteState.PLANNED: ("→", "to write", "mirror-note"),
+    WriteState.QUEUED: ("·", "waits its turn", ""),
+    WriteState.PENDING: ("…", "pending", "mirror-note"),
+    WriteState.SUCCESS: ("✓", "success", "mirror-good"),
+    WriteState.FAILURE: ("✗", "failure", "mirror-bad"),
+    WriteState.UNKNOWN: ("?", "unknown", "mirror-warn"),
+    WriteState.UNSENT: ("·", "not sent", ""),
+}
+"""Each state as (sign, word, class): none is told by its colour alone."""
+
+# A reason is read whole, so lines grow here.
+TABLE_STYLE = """<style>
+.mirror-widget .mirror-writes td { height: auto; overflow-wrap: anywhere; vertical-align: top; white-space: normal; }
+.mirror-widget .mirror-writes td .mirror-mark { display: block; }
+.mirror-old { opacity: 0.55; }
+</style>"""
+_COLUMNS = (("device", "22%"), ("before", "15%"), ("to write", "15%"), ("state", "48%"))
+
+
+def write_table(caption: str, rows: Iterable[WriteRow], *, is_old: bool) -> str:
+    """The rows as a table, paler where they are old; nothing without rows."""
+    body = "".join(_line(row) for row in rows)
+    if not body:
+        return ""
+    widths = "".join(f'<col style="width: {width}">' for _, width in _COLUMNS)
+    head = "".join(f'<th scope="col">{name}</th>' for name, _ in _COLUMNS)
+    classes = f"mirror-table mirror-writes{' mirror-old' if is_old else ''}"
+    return (
+        f'<table class="{classes}"><caption>{escape(caption)}</caption>'
+        f"<colgroup>{widths}</colgroup><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _line(row: WriteRow) -> str:
+    sign, word, name = WORDS[row.state]
+    reason = f" · {escape(row.reason)}" if row.reason else ""
+    return (
+        f'<tr><th scope="row">{escape(row.device)}</th><td>{escape(row.before)}</td><td>{escape(row.wanted)}</td>'
+        f'<td><span class="mirror-mark {name}">{sign} <b>{word}</b>{reason}</span></td></tr>'
+    )
