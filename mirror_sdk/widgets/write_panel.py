@@ -12,13 +12,13 @@ from mirror_sdk.events import Event
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_EXPIRY_SECONDS, DEFAULT_MAX_FAILURES
 from mirror_sdk.widgets.base import MirrorWidget
-from mirror_sdk.widgets.markup import bar, dim, heading, status
+from mirror_sdk.widgets.markup import dim, heading, status
 from mirror_sdk.widgets.models.device_picker import DEVICES_SHOWN, DeviceChoice, GivenDevices
 from mirror_sdk.widgets.models.value_input import path_text
 from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
 from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.widgets.value_field import ValueField
-from mirror_sdk.widgets.write_table import TABLE_STYLE, WORDS, write_table
+from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
 _NONE, _TYPED = "", "typed"
 _FULL = {"width": "auto"}
@@ -67,7 +67,8 @@ class WritePanel(MirrorWidget):
         left, right = self._devices(), self._input()
         body = widgets.HBox([left, right], layout={"flex_flow": "row wrap", "grid_gap": "8px 24px"})
         self.model.devices.load()
-        self.begin(body, self._buttons(), *self._views())
+        self.title_view = widgets.HTML(heading("Write", self.model.limits.text), layout=_FULL)
+        self.begin(self.title_view, body, self._buttons(), *self._views())
 
     @property
     def plan(self) -> Plan | None:
@@ -119,8 +120,12 @@ class WritePanel(MirrorWidget):
         self._boxes = [_Box(self) for _ in range(DEVICES_SHOWN)]
         listed = widgets.VBox([one.box for one in self._boxes], layout={"min_height": "80px"})
         self.device_pager = Pager("devices", devices.turn_page, self.handler)
-        self.all_button = widgets.Button(description="All found", tooltip="Pick all devices that match the search")
-        self.none_button = widgets.Button(description="None found", tooltip="Drop all devices that match the search")
+        for button in (self.device_pager.previous, self.device_pager.next):
+            button.layout.width = "86px"
+        self.all_button = widgets.Button(description="Pick all found", tooltip="Pick all devices that match the search")
+        self.none_button = widgets.Button(
+            description="Drop all found", tooltip="Drop all devices that match the search"
+        )
         self.all_button.on_click(self.handler(lambda _: devices.pick_found(True)))
         self.none_button.on_click(self.handler(lambda _: devices.pick_found(False)))
         self.devices_view = widgets.HTML(layout=_FULL)
@@ -130,7 +135,6 @@ class WritePanel(MirrorWidget):
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
-        self.title_view = widgets.HTML(heading("Write", self.model.limits.text), layout=_FULL)
         self.resource = widgets.Dropdown(
             description="Resource", layout={"width": "100%", "max_width": "520px"}, style=_STYLE
         )
@@ -146,7 +150,7 @@ class WritePanel(MirrorWidget):
         self.hint_view = widgets.HTML(layout={"margin": "0 0 0 76px"})
         self.resource.observe(self.changed(self._choose_path), "value")
         self.typed_path.observe(self.changed(value.type_path), "value")
-        parts = [self.title_view, self.resource, self.typed_path, self.paths_view, self.field, self.hint_view]
+        parts = [self.resource, self.typed_path, self.paths_view, self.field, self.hint_view]
         return widgets.VBox(parts, layout={"flex": "1 1 420px", "min_width": "0"})
 
     def _buttons(self) -> widgets.Widget:
@@ -191,10 +195,11 @@ class WritePanel(MirrorWidget):
         self.resource.value = _TYPED if value.is_typed else value.path
         self.typed_path.layout.display = "flex" if value.is_typed else "none"
         self.typed_path.value = value.path
-        self.paths_view.value = dim(value.paths_text)
+        self.paths_view.value = dim("" if value.is_typed else value.paths_text)
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
-        problem = value.path_problem or value.value_problem
-        self.hint_view.value = status(f"✗ {problem}" if problem else value.text)
+        self.field.layout.visibility = "visible" if value.path else "hidden"
+        wrong = value.path_problem or value.value_problem
+        self.hint_view.value = problem(wrong) if wrong else status(value.text)
 
     def _render_buttons(self) -> None:
         model = self.model
@@ -202,15 +207,15 @@ class WritePanel(MirrorWidget):
         self.preview_button.disabled = is_writing
         self.apply_button.disabled = not model.can_apply
         self.apply_button.button_style = "primary" if model.can_apply else ""
-        verb = "Apply the way back" if model.is_way_back and model.plan else "Apply"
-        self.apply_button.description = f"{verb} ({model.to_write:,})" if model.can_apply else verb
+        verb = "Apply the way back" if model.is_way_back else "Apply"
+        self.apply_button.description = f"{verb} ({model.to_write:,})" if model.can_apply else "Apply"
         self.stop_button.disabled = not is_writing
         self.undo_button.disabled = not model.can_undo
 
     def _render_plan(self) -> None:
         model = self.model
         self.status_view.value = status(model.status_text)
-        self.bar_view.value = bar((*WORDS[state], count) for state, count in model.counts.items()) if model.plan else ""
+        self.bar_view.value = counts_bar(model.counts, is_old=model.is_old) if model.plan else ""
         self.table_view.value = write_table(model.plan_title, model.rows, is_old=model.is_old)
         self.pager.show(model.pages)
 
@@ -220,7 +225,7 @@ class _Box:
 
     def __init__(self, panel: WritePanel) -> None:
         self.device_id = ""
-        self.box = widgets.Checkbox(indent=False, layout={"width": "auto"})
+        self.box = widgets.Checkbox(indent=False, layout={"width": "auto", "height": "24px"})
         self.box.observe(panel.changed(lambda ticked: panel.model.devices.pick(self.device_id, ticked)), "value")
 
     def show(self, choice: DeviceChoice | None) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 
+from mirror_sdk.widgets.markup import bar
 from mirror_sdk.widgets.models.write_rows import WriteRow, WriteState
 
 WORDS = {
@@ -22,11 +23,25 @@ WORDS = {
 
 # A reason is read whole, so lines grow here.
 TABLE_STYLE = """<style>
-.mirror-widget .mirror-writes td { height: auto; overflow-wrap: anywhere; vertical-align: top; white-space: normal; }
-.mirror-widget .mirror-writes td .mirror-mark { display: block; }
+.mirror-widget .mirror-writes td, .mirror-widget .mirror-writes th {
+  height: auto; line-height: 1.4; overflow-wrap: anywhere; padding: 2px 6px; vertical-align: top; white-space: normal;
+}
+.mirror-widget .mirror-writes caption { color: var(--mirror-text); font-weight: 600; padding: 6px 0 2px; }
+.mirror-mark { display: block; }
 .mirror-old { opacity: 0.55; }
 </style>"""
 _COLUMNS = (("device", "22%"), ("before", "15%"), ("to write", "15%"), ("state", "48%"))
+
+
+def counts_bar(counts: Mapping[WriteState, int], *, is_old: bool) -> str:
+    """How many writes stand how, paler where that is old."""
+    shares = bar((*WORDS[state], count) for state, count in counts.items())
+    return f'<div class="mirror-old">{shares}</div>' if is_old else shares
+
+
+def problem(text: str) -> str:
+    """What is wrong with an input; screen readers tell it when it changes."""
+    return f'<div class="mirror-mark mirror-bad" role="status">✗ {escape(text)}</div>'
 
 
 def write_table(caption: str, rows: Iterable[WriteRow], *, is_old: bool) -> str:

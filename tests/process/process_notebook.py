@@ -51,10 +51,12 @@ class Notebook:
 
     def _has_begun(self) -> bool:
         """Run all cells; JupyterLab takes that before it has a kernel, and then does nothing but ask for one."""
-        question = self.page.get_by_role("button", name="Select", exact=True)
-        if question.is_visible():
-            question.click()
+        question = self.page.locator("dialog button.jp-mod-accept")
         try:
+            if question.is_visible():
+                question.click()
+            else:
+                self.keys("Escape")  # a menu that is still open
             self.choose("Run", "Run All Cells")
             self.page.wait_for_timeout(1000)
         except PlaywrightTimeout:  # the question came between

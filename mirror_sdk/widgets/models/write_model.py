@@ -289,6 +289,10 @@ class WriteModel:
             text = f"{text}, {_told(counts, _END_WORDS)}"
         if self.stage is Stage.WRITING:
             return f"Stopping: {text}" if self._is_stopping else f"Writing: {text}"
+        if counts[WriteState.PENDING]:
+            text = f"{text}, {counts[WriteState.PENDING]:,} without an answer yet"
+        if self._is_stopping:
+            return f"Stopped: {text}."
         because = self.plan and self.plan.stopped_because
         return f"Ended early, because {because}: {text}." if because else f"Done: {text}."
 

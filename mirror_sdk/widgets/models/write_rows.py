@@ -123,8 +123,14 @@ def _failure(request: Request) -> str:
 
 
 def _reason(planned: PlannedWrite) -> str:
-    # What the plan says here names an argument of its own.
-    return "the device is not registered" if planned.finding.check is Check.OFFLINE else planned.finding.reason
+    reason = planned.finding.reason
+    match planned.finding.check:
+        case Check.OFFLINE:
+            # What the plan says here names an argument of its own.
+            return "the device is not registered"
+        case Check.ALREADY_SO:
+            return f"it has this value, {reason}"
+    return reason
 
 
 def _wanted(planned: PlannedWrite, unit: str) -> str:
