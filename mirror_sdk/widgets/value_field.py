@@ -30,6 +30,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         self._enter = enter
         self._changed = changed
         self._form: InputForm | None = None
+        self._entry: Entry | None = None
         self._parts: list[widgets.Widget] = []
         self.fields: list[widgets.Widget] = []
         super().__init__(layout={"flex_flow": "row wrap", "align_items": "center", "min_height": "36px"})
@@ -43,11 +44,14 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
             name: What the value is, for people who do not see what is around it.
         """
         if form != self._form:
-            self._form = form
+            self._form, self._entry = form, None
             self._make(form)
         for field in self.fields:
             field.tooltip = name
-            _fill(field, entry)
+            # Not what it shows already: what people entered since may be on its way, and would be lost.
+            if entry != self._entry:
+                _fill(field, entry)
+        self._entry = entry
 
     def _make(self, form: InputForm) -> None:
         old, self.fields = self._parts, _FIELDS[form.kind](form)

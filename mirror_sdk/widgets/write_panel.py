@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import ipywidgets as widgets
 import pandas as pd
@@ -20,6 +21,7 @@ from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.widgets.value_field import ValueField
 from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
+SETTLE_SECONDS = 0.1
 _NONE, _TYPED = "", "typed"
 _FULL = {"width": "auto"}
 _STYLE = {"description_width": "70px"}
@@ -62,6 +64,9 @@ class WritePanel(MirrorWidget):
         keep_earlier: bool = False,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
+        self._is_live = live
+        self._shown: dict[widgets.Widget, object] = {}
+        self._clicked: tuple[float, Callable[[], object]] | None = None
         limits = Limits(expiry_seconds, canary, max_failures, include_offline)
         self.model: WriteModel = WriteModel(client, devices, self._live.run, limits=limits)
         left, right = self._devices(), self._input()
@@ -97,7 +102,10 @@ class WritePanel(MirrorWidget):
         self.model.take(events)
 
     def tick(self) -> None:
-        """See how far the writing is."""
+        """Do what was clicked, and see how far the writing is."""
+        if self._clicked is not None and time.monotonic() >= self._clicked[0]:
+            (_, action), self._clicked = self._clicked, None
+            action()
         self.model.tick()
 
     def render(self) -> None:
@@ -159,8 +167,8 @@ class WritePanel(MirrorWidget):
         self.apply_button = _button("Apply", "Write what the preview shows", "190px")
         self.stop_button = _button("Stop", "Send no more; what is on its way stays so", "90px")
         self.undo_button = _button("Undo …", "See the way back from what was written last; nothing is sent", "90px")
-        self.preview_button.on_click(self.handler(lambda _: model.preview()))
-        self.apply_button.on_click(self.handler(lambda _: model.apply()))
+        self.preview_button.on_click(self.handler(lambda _: self._settle(model.preview)))
+        self.apply_button.on_click(self.handler(lambda _: self._settle(model.apply)))
         self.stop_button.on_click(self.handler(lambda _: model.stop()))
         self.undo_button.on_click(self.handler(lambda _: model.preview_undo()))
         buttons = [self.preview_button, self.apply_button, self.stop_button, self.undo_button]
@@ -173,6 +181,18 @@ class WritePanel(MirrorWidget):
         self.pager = Pager("writes", self.model.turn_page, self.handler)
         style = widgets.HTML(TABLE_STYLE, layout={"display": "none"})
         return [style, self.status_view, self.bar_view, self.table_view, self.pager]
+
+    def _settle(self, action: Callable[[], object]) -> None:
+        """Do it in a moment: a click may come before the value that was entered ahead of it, on another thread."""
+        if self._is_live:
+            self._clicked = time.monotonic() + SETTLE_SECONDS, action
+        else:
+            action()
+
+    def _set(self, field: widgets.Widget, value: object) -> None:
+        """Have a field show another value than before. Not the same again: what people did may be on its way."""
+        if self._shown.get(field) != value:
+            self._shown[field] = field.value = value
 
     def _choose_path(self, option: str) -> None:
         if option == _TYPED:
@@ -192,9 +212,10 @@ class WritePanel(MirrorWidget):
         options = [("choose …", _NONE), *value.paths, ("another one, by its path …", _TYPED)]
         if tuple(options) != tuple(self.resource.options):
             self.resource.options = options
-        self.resource.value = _TYPED if value.is_typed else value.path
+            self._shown.pop(self.resource, None)
+        self._set(self.resource, _TYPED if value.is_typed else value.path)
         self.typed_path.layout.display = "flex" if value.is_typed else "none"
-        self.typed_path.value = value.path
+        self._set(self.typed_path, value.path)
         self.paths_view.value = dim("" if value.is_typed else value.paths_text)
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
         self.field.layout.visibility = "visible" if value.path else "hidden"
@@ -224,12 +245,19 @@ class _Box:
     """A device as a box to tick. Boxes are used again for other devices, so that the focus stays."""
 
     def __init__(self, panel: WritePanel) -> None:
-        self.device_id = ""
-        self.box = widgets.Checkbox(indent=False, layout={"width": "auto", "height": "24px"})
+        self._choice: DeviceChoice | None = None
+        self.box = widgets.Checkbox(indent=False, layout={"width": "auto", "height": "24px", "display": "none"})
         self.box.observe(panel.changed(lambda ticked: panel.model.devices.pick(self.device_id, ticked)), "value")
 
+    @property
+    def device_id(self) -> str:
+        return self._choice.device_id if self._choice else ""
+
     def show(self, choice: DeviceChoice | None) -> None:
-        self.device_id = choice.device_id if choice else ""
+        # Not the same again: a tick may be on its way.
+        if choice == self._choice:
+            return
+        self._choice = choice
         self.box.layout.display = "flex" if choice else "none"
         if choice is not None:
             self.box.description = choice.text

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import httpx
 import nbformat
 from playwright.sync_api import Browser, Locator, Page, expect
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from process_lab import ADDRESS, Lab
 from process_server import wait_until
 
@@ -45,23 +44,10 @@ class Notebook:
         self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
         self.page.goto(f"{address}/lab/workspaces/{name}/tree/{name}.ipynb?token={token}&reset")
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
-        self.context.set_default_timeout(3000)
-        wait_until(self._has_begun, "JupyterLab to run the cells", START_SECONDS)
-        self.context.set_default_timeout(30_000)
-
-    def _has_begun(self) -> bool:
-        """Run all cells; JupyterLab takes that before it has a kernel, and then does nothing but ask for one."""
-        question = self.page.locator("dialog button.jp-mod-accept")
-        try:
-            if question.is_visible():
-                question.click()
-            else:
-                self.keys("Escape")  # a menu that is still open
-            self.choose("Run", "Run All Cells")
-            self.page.wait_for_timeout(1000)
-        except PlaywrightTimeout:  # the question came between
-            return False
-        return self.cell(0).locator(".jp-InputPrompt").inner_text() != "[ ]:"
+        # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
+        expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
+        self.choose("Run", "Run All Cells")
+        expect(self.cell(0).locator(".jp-InputPrompt")).not_to_have_text("[ ]:", timeout=START_SECONDS * 1000)
 
     def choose(self, *entries: str) -> None:
         """Choose an entry of a menu."""

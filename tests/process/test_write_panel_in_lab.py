@@ -139,7 +139,7 @@ def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     panel.get_by_label("Search").focus()
     expect(panel).to_contain_text("2 of 2 devices picked")
     tab_to(notebook, "Resource")
-    notebook.page.keyboard.type(LEVEL)
+    notebook.keys("ArrowDown", "ArrowDown")
     expect(panel.get_by_label("Value")).to_have_value("10")
     tab_to(notebook, "Value")
     notebook.keys("Control+a")
