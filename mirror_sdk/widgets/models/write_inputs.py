@@ -18,7 +18,7 @@ Entry: TypeAlias = bool | int | float | str | bytes
 
 LONGEST_SLIDER = 10_000
 _TIME_EXAMPLE = "2026-01-05T08:00:00Z"
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 class InputKind(StrEnum):
