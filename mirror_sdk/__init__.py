@@ -40,6 +40,7 @@ from mirror_sdk.errors import (
     WriteRejected,
 )
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.explanation import Explanation
 from mirror_sdk.progress import show_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import Value, ValueKind
@@ -75,6 +76,7 @@ __all__ = [
     "DeviceUnavailable",
     "Event",
     "EventKind",
+    "Explanation",
     "GapWarning",
     "LimitExceeded",
     "MirrorClient",

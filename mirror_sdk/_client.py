@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -27,8 +27,9 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.errors import AccessDenied, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class MirrorClient:
@@ -196,6 +200,29 @@ class MirrorClient:
         Source: wire.md 6.
         """
         return self._send(_operations.list_resources(device_id))
+
+    def explain(self, device_id: str, path: str) -> Explanation:
+        """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
+
+        What the key may not ask for is left out, or said to be unknown.
+
+        Raises:
+            KeyError: The device never introduced this resource; the message lists close paths.
+            NotFound: There is no such device.
+
+        Source: specification 2.2, 3.1 to 3.3.
+        """
+        return explain(
+            Facts(
+                device=self.get_directory_device(device_id),
+                mirrored=self.get_device(device_id),
+                path=path,
+                announced=self.list_resources(device_id),
+                subscriptions=_if_allowed(self.list_subscriptions, device_id),
+                rules=_if_allowed(self.get_presubscriptions),
+                waiting=_if_allowed(self.list_device_requests, device_id),
+            )
+        )
 
     def state_frame(
         self,
@@ -706,3 +733,11 @@ class MirrorClient:
             _expectation=expectation,
             _pump=self._pump,
         )
+
+
+def _if_allowed(ask: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
+    try:
+        return ask(*arguments, **options)
+    except (AccessDenied, NotFound):
+        return None
