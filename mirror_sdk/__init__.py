@@ -40,6 +40,7 @@ from mirror_sdk.errors import (
     WriteRejected,
 )
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
@@ -83,7 +84,9 @@ __all__ = [
     "ReportedValue",
     "RequestExpired",
     "Resource",
+    "ResourceDeclaration",
     "ResourceNotFound",
+    "ResourceType",
     "ServerError",
     "UnexpectedAnswer",
     "Value",
@@ -93,4 +96,6 @@ __all__ = [
     "Watch",
     "WebhookReceiver",
     "WriteRejected",
+    "load_object_definitions",
+    "register_object",
 ]
