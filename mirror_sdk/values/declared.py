@@ -22,6 +22,7 @@ UNSIGNED_64 = range(2**64)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _HIGHEST_ID = 65535
+_LONGEST_INTEGER = 20
 _OBJLINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _SHOWN_BYTES = 24
 
@@ -64,16 +65,25 @@ def to_epoch(instant: datetime) -> int:
 def objlink(text: object) -> str | None:
     """An object link as it is written in text: ``3303:0``."""
     link = _OBJLINK.fullmatch(text) if isinstance(text, str) else None
-    return str(text) if link and max(int(link[1]), int(link[2])) <= _HIGHEST_ID else None
+    return link[0] if link and max(int(link[1]), int(link[2])) <= _HIGHEST_ID else None
 
 
 def finite(number: object) -> float | int | None:
-    """A finite number as it is; a decimal fraction of CBOR as a float."""
-    if isinstance(number, Decimal):
-        number = math.nan if number.is_snan() else float(number)
+    """A finite number."""
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    return number if isinstance(number, int) or math.isfinite(number) else None
+    if isinstance(number, int):
+        return int(number)
+    return float(number) if math.isfinite(number) else None
+
+
+def _without_decimals(item: object) -> object:
+    """A decimal fraction, which CBOR has, as the integer it is or else as a float."""
+    if not isinstance(item, Decimal) or not item.is_finite():
+        return item
+    # The exponent may be anything: an integer of a billion digits is not worked out.
+    is_short = item.adjusted() < _LONGEST_INTEGER
+    return int(item) if is_short and item == item.to_integral_value() else float(item)
 
 
 def whole(number: object, allowed: range = SIGNED_64) -> int | None:
@@ -89,16 +99,16 @@ def _unsigned(number: object) -> int | None:
 
 
 def as_float(number: object) -> float | None:
-    """A finite number as a float; ``None`` for an integer that is too large."""
-    number = finite(number)
+    """A finite number as a float; ``None`` for one that is too large."""
     try:
+        number = finite(_without_decimals(number))
         return None if number is None else float(number)
     except OverflowError:
         return None
 
 
 def _text(text: object) -> str | None:
-    return str(text) if isinstance(text, str) else None
+    return str.__str__(text) if isinstance(text, str) else None
 
 
 def _boolean(value: object) -> bool | None:
@@ -124,7 +134,9 @@ def _instant_item(item: object) -> datetime | None:
 
 
 def _undeclared(value: object) -> PythonValue | None:
-    return value if isinstance(value, str | bool) else finite(value)
+    if isinstance(value, bool):
+        return value
+    return _text(value) if isinstance(value, str) else finite(value)
 
 
 def _nothing(_: object) -> None:
@@ -218,7 +230,6 @@ _OWN_TYPES: Mapping[type, ResourceType] = {
     bool: ResourceType.BOOLEAN,
     int: ResourceType.INTEGER,
     float: ResourceType.FLOAT,
-    Decimal: ResourceType.FLOAT,
     str: ResourceType.STRING,
     bytes: ResourceType.OPAQUE,
     datetime: ResourceType.TIME,
@@ -227,6 +238,7 @@ _OWN_TYPES: Mapping[type, ResourceType] = {
 
 def from_item(resource_type: ResourceType | None, item: object, raw: bytes) -> Reading:
     """What a JSON or CBOR item says; where no type is declared, it has its own."""
+    item = _without_decimals(item)
     own_type = resource_type or _OWN_TYPES.get(type(item))
     if own_type is None:
         return Reading(ValueKind.OPAQUE, raw, "the payload is not one number, text, boolean or time")

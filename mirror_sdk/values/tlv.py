@@ -48,13 +48,12 @@ def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
     Raises:
         Unreadable: The bytes are no TLV, or do not belong to the path.
     """
-    values: dict[str, Reading] = {}
-    for ids, content in _values(raw, _ids(path), lowest=1):
-        found = "".join(f"/{number}" for number in ids)
-        if found in values:
-            raise Unreadable(f"the TLV holds {found} twice")
-        values[found] = _reading(content, found)
-    return values
+    values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
+    return {found: _reading(content, found) for found, content in values.items()}
+
+
+def _path(ids: tuple[int, ...]) -> str:
+    return "".join(f"/{number}" for number in ids)
 
 
 def _ids(path: str) -> tuple[int, ...]:
@@ -65,13 +64,17 @@ def _ids(path: str) -> tuple[int, ...]:
 
 
 def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    seen: set[int] = set()
     for kind, number, content in _entries(raw):
         level = _LEVELS[kind]
         # An entry stands at its own level below what was asked, or repeats the id that was asked for.
         if not lowest <= level <= len(asked) or number != (*asked, number)[level]:
-            where = "".join(f"/{part}" for part in asked)
-            raise Unreadable(f"the TLV holds {kind.name.lower().replace('_', ' ')} {number}, which is not in {where}")
+            name = kind.name.lower().replace("_", " ")
+            raise Unreadable(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
         ids = (*asked[:level], number)
+        if number in seen:
+            raise Unreadable(f"the TLV holds {_path(ids)} twice")
+        seen.add(number)
         if kind in _HOLDS_ENTRIES:
             yield from _values(content, ids, level + 1)
         else:
@@ -87,7 +90,7 @@ def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
         length = int.from_bytes(raw[id_end:length_end], "big") if length_end > id_end else head & 0b111
         end = length_end + length
         if end > len(raw):
-            raise Unreadable(f"the TLV ends too soon: the entry at byte {position} needs {end - len(raw)} bytes more")
+            raise Unreadable(f"the TLV ends too soon: its entry at byte {position} goes on to byte {end} of {len(raw)}")
         yield _Kind(head >> 6), int.from_bytes(raw[position + 1 : id_end], "big"), raw[length_end:end]
         position = end
 

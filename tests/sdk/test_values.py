@@ -1,5 +1,7 @@
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
 from fractions import Fraction
 
 import numpy as np
@@ -171,9 +173,27 @@ def test_values_are_written_as_text(value, path, payload):
     assert encode(value, path) == (payload, "text/plain")
 
 
+class Word(str, Enum):
+    ZONE = "Europe/Zurich"
+
+
+class Step(IntEnum):
+    HIGH = 50
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/cbor", "application/json", "application/senml+cbor"]
+)
+def test_members_of_an_enum_are_written_as_the_values_they_are(content_type):
+    for member, path in ((Word.ZONE, STRING), (Step.HIGH, DIMMER), (Word.ZONE, UNDECLARED), (Step.HIGH, UNDECLARED)):
+        value = decode(encode(member, path, content_type)[0], content_type, path).python
+        assert value == (member.value if path != UNDECLARED or content_type != "text/plain" else str(member.value))
+        assert type(value) in (str, int)
+
+
 NAIVE = datetime(2026, 11, 20, 12)
 NOT_WRITABLE = {
-    FLOAT: [math.nan, math.inf, True, "21.5", None, b"1", 1j, Fraction(1, 2), np.longdouble(1), pd.NA],
+    FLOAT: [math.nan, math.inf, True, "21.5", None, b"1", 1j, Fraction(1, 2), Decimal(1), np.longdouble(1), pd.NA],
     INTEGER: [1.5, 2**63, 1e300, math.nan, True, "1", None, np.array([1, 2]), pd.Series([1, 2])],
     UNSIGNED: [-1, 2**64],
     DIMMER: [-1, 101, 100.5, False],
@@ -198,7 +218,11 @@ def test_wrong_values_are_refused_with_the_path(value, path):
 @pytest.mark.parametrize(
     ("value", "path", "words"),
     [
-        (120, DIMMER, [DIMMER, "Light Control · Dimmer, integer", "whole number from 0 to 100", "120", "in this range"]),
+        (
+            120,
+            DIMMER,
+            [DIMMER, "Light Control · Dimmer, integer", "whole number from 0 to 100", "120", "in this range"],
+        ),
         (NAIVE, TIME, ["Device · Current Time", "aware datetime", "value.replace(tzinfo=UTC)"]),
         ("on", BOOLEAN, ["Light Control · On/Off", "boolean", "'on'", "True or False"]),
         ("x", EXECUTABLE, ["Device · Reboot", "execute it"]),
