@@ -46,7 +46,7 @@ def parse_cbor(raw: bytes) -> object:
     stream = io.BytesIO(raw)
     try:
         item: object = cbor2.CBORDecoder(stream, read_size=1).decode()
-    except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError) as exc:
+    except (cbor2.CBORDecodeError, ValueError, TypeError, ArithmeticError, RecursionError) as exc:
         raise Unreadable(f"the payload is not CBOR: {exc}") from exc
     if stream.tell() != len(raw):
         raise Unreadable(f"the payload goes on after its CBOR item, at byte {stream.tell()}")

@@ -173,7 +173,7 @@ def test_values_are_written_as_text(value, path, payload):
     assert encode(value, path) == (payload, "text/plain")
 
 
-class Word(str, Enum):
+class Word(str, Enum):  # noqa: UP042 - of a StrEnum the str() is the value, of this it is not
     ZONE = "Europe/Zurich"
 
 
