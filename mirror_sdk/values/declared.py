@@ -111,6 +111,19 @@ def _text(text: object) -> str | None:
     return str.__str__(text) if isinstance(text, str) else None
 
 
+def _is_utf_8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text_item(item: object) -> str | None:
+    """A text; JSON can name lone surrogates, which no table and no terminal takes."""
+    return item if isinstance(item, str) and _is_utf_8(item) else None
+
+
 def _boolean(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -128,9 +141,12 @@ def _instant(value: object) -> datetime | None:
 
 
 def _instant_item(item: object) -> datetime | None:
-    if isinstance(item, datetime):
+    if not isinstance(item, datetime):
+        return from_epoch(whole(item))
+    try:
         return item.astimezone(UTC) if item.tzinfo else None
-    return from_epoch(whole(item))
+    except OverflowError:  # the first or the last hours of the calendar, in a zone that shifts them out of it
+        return None
 
 
 def _undeclared(value: object) -> PythonValue | None:
@@ -145,7 +161,7 @@ def _nothing(_: object) -> None:
 
 _WHOLE_CURE = "give an int of at most 64 bits, or round(value)"
 _DECLARED: Mapping[ResourceType, _DeclaredType] = {
-    ResourceType.STRING: _DeclaredType(ValueKind.TEXT, _text, _text, "a text", "give a str"),
+    ResourceType.STRING: _DeclaredType(ValueKind.TEXT, _text, _text_item, "a text", "give a str"),
     ResourceType.FLOAT: _DeclaredType(ValueKind.NUMBER, finite, as_float, "a finite number", "give a float or an int"),
     ResourceType.INTEGER: _DeclaredType(ValueKind.NUMBER, whole, whole, "a whole number", _WHOLE_CURE),
     ResourceType.UNSIGNED: _DeclaredType(
@@ -169,7 +185,7 @@ _DECLARED: Mapping[ResourceType, _DeclaredType] = {
         "give object and instance id as text, such as '3303:0'",
     ),
     ResourceType.CORELINK: _DeclaredType(
-        ValueKind.TEXT, _text, _text, "links as a text", "give a str such as '</3/0>,</3303/0>'"
+        ValueKind.TEXT, _text, _text_item, "links as a text", "give a str such as '</3/0>,</3303/0>'"
     ),
     ResourceType.OPAQUE: _DeclaredType(ValueKind.OPAQUE, _opaque, _opaque, "bytes", "give bytes"),
     ResourceType.NONE: _DeclaredType(
@@ -202,14 +218,6 @@ def accepted(value: object, definition: ResourceDefinition | None, path: str) ->
     if isinstance(taken, str) and not _is_utf_8(taken):
         raise refused(path, definition, value, "a text that UTF-8 can hold", "remove its lone surrogates")
     return taken
-
-
-def _is_utf_8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def refused(path: str, definition: ResourceDefinition | None, value: object, expected: str, cure: str) -> ValueRefused:

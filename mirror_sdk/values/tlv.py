@@ -39,7 +39,8 @@ _WIDE_ID = 0x20
 _INTEGER_SIZES = (1, 2, 4, 8)
 _FLOAT_FORMATS = {4: ">f", 8: ">d"}
 _SHORT = 8
-_MAX_LENGTH_BYTES = 3
+_MOST_BYTES = 2**24 - 1 - 6
+"""What a length of three bytes can name, less the head of an entry within."""
 
 
 def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
@@ -207,6 +208,8 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
         )
     _, _, resource_id, *instance_ids = _ids(path)
     content = _WRITE[resource_type](value)
+    if len(content) > _MOST_BYTES:
+        raise ValueRefused(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
     if not instance_ids:
         return _entry(_Kind.RESOURCE, resource_id, content)
     return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))
@@ -215,8 +218,6 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
 def _entry(kind: _Kind, number: int, content: bytes) -> bytes:
     length = len(content)
     length_bytes = b"" if length < _SHORT else length.to_bytes((length.bit_length() + 7) // 8, "big")
-    if len(length_bytes) > _MAX_LENGTH_BYTES:
-        raise ValueRefused(f"a value of {length} bytes is too long for TLV; 16777215 are the most")
     wide = number > 255
     head = kind << 6 | wide << 5 | len(length_bytes) << 3 | (0 if length_bytes else length)
     return bytes([head]) + number.to_bytes(2 if wide else 1, "big") + length_bytes + content
