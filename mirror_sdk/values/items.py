@@ -2,7 +2,7 @@
 
 A decoder never trusts a payload: nesting and lengths that it only claims cost nothing.
 
-Source: RFC 8259, RFC 8949; LwM2M core, CBOR data format (1.2: 7.4.5).
+Source: RFC 8259, RFC 8949; LwM2M core, CBOR data format.
 """
 
 from __future__ import annotations

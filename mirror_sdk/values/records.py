@@ -3,7 +3,7 @@
 The format tells numbers, texts, booleans, bytes and object links apart; the object table narrows a number down
 (float, integer, time), and a record of another sort than it declares stays bytes.
 
-Source: RFC 8428; LwM2M core, SenML formats (1.1: 7.4.4), JSON format (1.0: 6.4.4).
+Source: RFC 8428; LwM2M core, SenML and JSON data formats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of the standards, byte by byte as they are printed there."""
+"""The examples of the standards: the device object in every format, objects of several instances, SenML."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ DEVICE = {
     "/3/0/14": "+02:00",
     "/3/0/16": "U",
 }
-# LwM2M core 1.1, 7.4.4: the same answer in SenML JSON, and in SenML CBOR.
+# LwM2M core 1.1, SenML data formats: the same answer in SenML JSON, and in SenML CBOR.
 DEVICE_SENML_JSON = b"""[
     {"bn":"/3/0/","n":"0","vs":"Open Mobile Alliance"}, {"n":"1","vs":"Lightweight M2M Client"},
     {"n":"2","vs":"345000123"}, {"n":"3","vs":"1.0"}, {"n":"6/0","v":1}, {"n":"6/1","v":5}, {"n":"7/0","v":3800},
@@ -54,7 +54,7 @@ DEVICE_SENML_CBOR = bytes.fromhex("""
     a2 00 64 31 31 2f 30 02 00 a2 00 62 31 33 02 1a 51 82 42 8f a2 00 62 31 34 03 66 2b 30 32 3a 30 30
     a2 00 62 31 36 03 61 55
 """)
-# LwM2M core 1.0, 6.4.4: the same answer in LwM2M JSON.
+# LwM2M core 1.0, JSON data format: the same answer in LwM2M JSON.
 DEVICE_JSON = b"""{"bn":"/3/0/","e":[
     {"n":"0","sv":"Open Mobile Alliance"}, {"n":"1","sv":"Lightweight M2M Client"}, {"n":"2","sv":"345000123"},
     {"n":"3","sv":"1.0"}, {"n":"6/0","v":1}, {"n":"6/1","v":5}, {"n":"7/0","v":3800}, {"n":"7/1","v":5000},
