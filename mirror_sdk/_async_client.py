@@ -229,9 +229,10 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return await self._begin(
             "PUT",
             device_id,
@@ -305,10 +306,16 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
         request = await self.begin_write(
-            device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
         )
         await request.result(timeout)
 

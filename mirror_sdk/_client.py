@@ -290,17 +290,19 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
         Arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
+                ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
         """
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return self._begin(
             "PUT",
             device_id,
@@ -404,12 +406,20 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """Have a device take a value; returns when it has.
 
         Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
         """
-        request = self.begin_write(device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds)
+        request = self.begin_write(
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
+        )
         request.result(timeout)
 
     def execute(
