@@ -1,7 +1,7 @@
 """A typed client for a device state mirror.
 
 >>> from mirror_sdk import MirrorClient
->>> client = MirrorClient("https://mirror.example.com", "an access key")
+>>> client = MirrorClient("https://mirror.example.com", "an-access-key")
 >>> client
 <MirrorClient https://mirror.example.com>
 >>> client.close()
