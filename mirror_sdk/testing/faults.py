@@ -204,6 +204,7 @@ class Faults:
         Raises:
             ValueError: A condition does not go with ``what``.
         """
+        _check_word(what, "request", "answer", *_LISTS.values())
         match what:
             case "request" | "answer":
                 return self._set_exchange("drop", what, times=times, path=path, method=method, device=device)
@@ -223,6 +224,7 @@ class Faults:
 
         Arguments and errors as for :meth:`drop`.
         """
+        _check_word(what, "request", *_LISTS.values())
         if what == "request":
             return self._set_exchange("duplicate", what, times=times, path=path, method=method, device=device)
         return self._set_entry("duplicate", what, times=times, path=path, method=method, device=device)
@@ -252,6 +254,7 @@ class Faults:
         Raises:
             ValueError: ``by`` is no duration, or none at all, or a condition does not go with ``what``.
         """
+        _check_word(what, "answer", "notification")
         late_seconds = seconds_of(by)
         if not late_seconds > 0:
             raise ValueError(f"by={by!r} is no delay; give more than 0 seconds")
@@ -407,6 +410,11 @@ class Faults:
 
 def _id_of(device: FleetDevice | str | None) -> str | None:
     return device.id if isinstance(device, FleetDevice) else device
+
+
+def _check_word(what: str, *known: str) -> None:
+    if what not in known:
+        raise ValueError(f"{what!r} is nothing this fault acts on; write {' or '.join(map(repr, known))}")
 
 
 def _refuse(what: str, **conditions: object) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from mirror_server.services import Services
 
 _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01
+_SETTLE_SECONDS = 10
 _MOST_POLLS = 1000
 
 
@@ -43,6 +46,7 @@ class InProcessServer:
         self._app_ids: set[str] = set()
         self._quiet = threading.Condition()
         self._under_way = 0
+        self._under_way_on_loops = 0
         self.app: MirrorApp | None = None
         self.start()
 
@@ -59,12 +63,18 @@ class InProcessServer:
         end_at = time.monotonic() + _PATIENCE_SECONDS
         with self._quiet:
             self.app = None
-            while self._under_way and time.monotonic() < end_at:
+            while self._waits_for_anybody() and time.monotonic() < end_at:
                 self._wake_polls()
                 # One that was just about to wait is woken in the next round.
                 self._quiet.wait(_ROUND_SECONDS)
         self._wake_polls()
         self._services.close()
+
+    def _waits_for_anybody(self) -> bool:
+        if self._under_way:
+            return True
+        # The tasks of a loop cannot end while the loop itself waits here.
+        return bool(self._under_way_on_loops) and not _is_on_loop()
 
     def _wake_polls(self) -> None:
         for app_id in self._app_ids:
@@ -75,10 +85,12 @@ class InProcessServer:
         return to_datetime(self._services.clock.now())
 
     def new_key(self, scopes: Iterable[str]) -> str:
-        """A new access key."""
+        """A new access key, whose log begins now."""
         chosen = [Scope(scope) for scope in scopes]
         key = keys.create(self._services.database, "test", chosen, self._services.clock.now())
-        self._app_ids.add(key.split("_")[1])
+        app_id = key.split("_")[1]
+        self._app_ids.add(app_id)
+        self._services.log.keep_for(app_id)
         return key
 
     def add_devices(self, count: int, seed: int) -> list[str]:
@@ -89,45 +101,59 @@ class InProcessServer:
         return added.result(_PATIENCE_SECONDS)
 
     def send(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request over WSGI.
+        """Carry a request over WSGI; what it causes has happened on return.
 
         Raises:
             httpx.ConnectError: The server is stopped.
             httpx.ReadError: It was stopped while it was at it.
         """
-        with self._quiet:
-            app = self.require_app(request)
-            self._under_way += 1
-        try:
+        with self.serving(request) as app:
             response = httpx.WSGITransport(app=app).handle_request(request)
+            self.settle(request)
+        return response
+
+    @contextmanager
+    def serving(self, request: httpx.Request, *, is_on_loop: bool = False) -> Iterator[MirrorApp]:
+        """Have the app serve a request; the server does not stop meanwhile, unless a loop waits for that.
+
+        Raises:
+            httpx.ConnectError: The server is stopped.
+            httpx.ReadError: It was stopped meanwhile, which loses the answer as a connection would.
+        """
+        with self._quiet:
+            app = self.app
+            if app is None:
+                raise httpx.ConnectError("the server is stopped", request=request)
+            self._count(1, is_on_loop=is_on_loop)
+        try:
+            yield app
         finally:
             with self._quiet:
-                self._under_way -= 1
+                self._count(-1, is_on_loop=is_on_loop)
                 self._quiet.notify_all()
-        self.require_same(app, request)
-        return response
+        if self.app is not app:
+            raise httpx.ReadError("the server was stopped before its answer was complete", request=request)
+
+    def _count(self, change: int, *, is_on_loop: bool) -> None:
+        if is_on_loop:
+            self._under_way_on_loops += change
+        else:
+            self._under_way += change
+
+    def settle(self, request: httpx.Request) -> None:
+        """Wait until all that a request caused has happened; reading causes nothing."""
+        if request.method != "GET":
+            self._services.database.settle(_SETTLE_SECONDS)
 
     def new_bridge(self, app: MirrorApp) -> httpx.ASGITransport:
         """The way over ASGI to an app, for one event loop."""
         bridge = Bridge(app, max_body_bytes=self._settings.max_body_bytes, max_parked_polls=_MOST_POLLS)
         return httpx.ASGITransport(app=bridge)
 
-    def require_app(self, request: httpx.Request) -> MirrorApp:
-        """The app that serves now.
 
-        Raises:
-            httpx.ConnectError: There is none.
-        """
-        app = self.app
-        if app is None:
-            raise httpx.ConnectError("the server is stopped", request=request)
-        return app
-
-    def require_same(self, app: MirrorApp, request: httpx.Request) -> None:
-        """Lose an answer of a server that was stopped meanwhile, as a connection would.
-
-        Raises:
-            httpx.ReadError: It was.
-        """
-        if self.app is not app:
-            raise httpx.ReadError("the server was stopped before its answer was complete", request=request)
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
+from mirror_sdk._channels import LogReader
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.bench import Bench
+from mirror_sdk.events import Event, read_events
 from mirror_sdk.testing.clients import BriskAsyncClient, BriskClient
 from mirror_sdk.testing.clock import Clock
 from mirror_sdk.testing.device import FleetDevice
@@ -36,6 +37,7 @@ class Mirror:
         bench: Plays the devices; no fault acts on it.
         clock: The mirror's time.
         faults: What is to go wrong.
+        client: A client of one application, whose notification log begins with the mirror.
         transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test makes itself.
 
     Raises:
@@ -51,6 +53,7 @@ class Mirror:
         self.faults = Faults(now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart)
         self.clock = Clock(self.bench, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)
+        self.client = self.new_client()
 
     def __repr__(self) -> str:
         return f"<Mirror {self.url}>"
@@ -61,13 +64,8 @@ class Mirror:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @cached_property
-    def client(self) -> MirrorClient:
-        """A client of one application, made when it is first asked for."""
-        return self.new_client()
-
     def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
-        """A new access key, which is an application of its own.
+        """A new access key, which is an application of its own; its notification log begins now.
 
         Args:
             scopes: What it may be used for, of ``read``, ``write``, ``subscribe`` and ``admin``.
@@ -122,6 +120,21 @@ class Mirror:
         added = self._server.add_devices(n, seed)
         listed = {device.id: device for device in self.bench.list_devices()}
         return [FleetDevice.of(listed[device_id], self.bench) for device_id in added]
+
+    def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
+        """What the notification log of a client has now, with the faults that act on it; nothing is waited for.
+
+        Args:
+            client: Whose log; that of ``mirror.client`` by default.
+            after: Number of an entry (``Event.seq``) to begin behind.
+        """
+        reader = LogReader((client or self.client)._send, after=after)
+        events: list[Event] = []
+        before: int | None = None
+        while reader.position != before:
+            before = reader.position
+            events += read_events(reader.read(0), self.clock.now())
+        return events
 
     def restart(self) -> None:
         """Stop the server and start it again on the same database, as after an update of it."""

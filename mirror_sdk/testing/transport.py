@@ -84,14 +84,15 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         return None
 
     async def _send(self, request: httpx.Request, *, is_read: bool) -> httpx.Response:
-        app = self._server.require_app(request)
-        # An app of its own after each restart, and a bridge to each.
-        if self._bridge is None or self._bridge[0] is not app:
-            self._bridge = (app, self._server.new_bridge(app))
-        response = await self._bridge[1].handle_async_request(request)
-        if is_read:
-            await response.aread()
-        self._server.require_same(app, request)
+        with self._server.serving(request, is_on_loop=True) as app:
+            # An app of its own after each restart, and a bridge to each.
+            if self._bridge is None or self._bridge[0] is not app:
+                self._bridge = (app, self._server.new_bridge(app))
+            response = await self._bridge[1].handle_async_request(request)
+            if is_read:
+                await response.aread()
+            if request.method != "GET":
+                await asyncio.to_thread(self._server.settle, request)
         return response
 
     async def _wait(self, seconds: float) -> None:

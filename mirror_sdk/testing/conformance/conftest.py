@@ -25,9 +25,11 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     service = Service(settings.base_url, settings.api_key.get_secret_value())
     try:
         service.http.delete(CALLBACK)
-        service.http.get(PULL, params={"hold": 0})
+        answer = service.http.get(PULL, params={"hold": 0})
     except httpx.TransportError as exc:
         pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
+    if answer.status_code in {401, 403}:
+        pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
     yield service
     service.http.close()
 
@@ -75,10 +77,11 @@ def device_id(service: Service, pytestconfig: pytest.Config, found_bench: Bench 
         return given
     if isinstance(found_bench, Bench):
         return found_bench.add()
-    page = service.json("GET", "/v3/devices", params={"state__eq": "registered", "limit": 2})
-    if not page["data"]:
+    listed = service.json("GET", "/v3/devices", params={"state__eq": "registered"})["data"]
+    if not listed:
         pytest.skip("the directory has no registered device, and none was named with --mirror-device")
-    first: str = page["data"][0]["id"]
+    # One that sleeps would let the tests wait.
+    first: str = min(listed, key=lambda device: bool(device.get("queue_mode")))["id"]
     return first
 
 
