@@ -24,6 +24,7 @@ _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01
 _SETTLE_SECONDS = 10
 _MOST_POLLS = 1000
+_STARTING = threading.Lock()
 
 
 class InProcessServer:
@@ -52,7 +53,9 @@ class InProcessServer:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._services = Services(self._settings)
+        # Two databases cannot be made at the same time: what makes them keeps its state in the process.
+        with _STARTING:
+            self._services = Services(self._settings)
         self._services.start()
         self.app = create_app(self._services)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -145,6 +146,17 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
     assert not watch.is_running
     with pytest.raises((ConnectionFailed, RuntimeError)):
         mirror.client.list_devices()
+
+
+def test_mirrors_may_begin_at_the_same_time(tmp_path):
+    def use(number):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Mirror(folder) as mirror:
+            return len(mirror.add_fleet(number))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(use, range(4))) == [0, 1, 2, 3]
 
 
 def test_closing_twice_is_harmless(tmp_path):
