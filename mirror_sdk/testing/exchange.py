@@ -87,8 +87,10 @@ class _Gathered:
     after: str
     message: dict[str, list[Any]] = field(default_factory=dict)
     gap: str | None = None
+    messages: int = 0
 
     def add(self, response: httpx.Response) -> None:
+        self.messages += 1
         self.after = response.headers.get(CURSOR_HEADER, self.after)
         self.gap = self.gap or response.headers.get(GAP_HEADER)
         for key, entries in (json.loads(response.content) if response.content else {}).items():
@@ -111,7 +113,10 @@ def _poll(request: httpx.Request, faults: Faults) -> Exchange:
                 return response
             gathered.add(response)
             if not faults.is_channel_late() and not faults.is_incomplete(gathered.message):
-                return _answer(request, gathered.after, faults.alter(gathered.message), gathered.gap)
+                altered = faults.alter(gathered.message)
+                if gathered.messages == 1 and altered == gathered.message:
+                    return response
+                return _answer(request, gathered.after, altered, gathered.gap)
         elif left_seconds:
             yield WaitForChannel(left_seconds)
         if not left_seconds:

@@ -116,7 +116,12 @@ class Mirror:
         Args:
             n: How many.
             seed: What they are made from.
+
+        Raises:
+            ValueError: ``n`` is negative.
         """
+        if n < 0:
+            raise ValueError(f"n={n} is no number of devices; give 0 or more")
         added = self._server.add_devices(n, seed)
         listed = {device.id: device for device in self.bench.list_devices()}
         return [FleetDevice.of(listed[device_id], self.bench) for device_id in added]

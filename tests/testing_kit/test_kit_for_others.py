@@ -46,6 +46,12 @@ TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_test_has_a_mirror_of_its_own(mirror, fleet, number):
+    assert list(mirror.client.list_devices()) == []
+    assert [device.endpoint_name for device in fleet(2)] == ["thermometer-01", "weather-station-01"]
+
+
 @pytest.fixture
 def light(fleet):
     return next(device for device in fleet(6, seed=1) if device.endpoint_type == "Light")
@@ -149,16 +155,12 @@ def test_a_program_on_an_event_loop(mirror, light):
 """
 
 
-def test_a_project_uses_the_kit(pytester: pytest.Pytester, run_project) -> None:
-    pytester.makepyfile(program=PROGRAM, test_program=TESTS)
-    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
-    run_project("-q").assert_outcomes(passed=12)
-
-
-def test_the_example_in_the_docstring_runs(pytester: pytest.Pytester, run_project) -> None:
+def test_a_project_uses_the_kit_and_the_example_of_its_docstring(pytester: pytest.Pytester, run_project) -> None:
     (_, example) = inspect.getdoc(mirror_sdk.testing).split("fixtures::\n", 1)
-    pytester.makepyfile(test_docstring=textwrap.dedent(example.split("\n``mirror`` is")[0]))
-    run_project("-q").assert_outcomes(passed=1)
+    docstring = textwrap.dedent(example.split("\n``mirror`` is")[0])
+    pytester.makepyfile(program=PROGRAM, test_program=TESTS, test_docstring=docstring)
+    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
+    run_project("-q").assert_outcomes(passed=15)
 
 
 @pytest.mark.parametrize("fault", ["drop", "delay", "duplicate", "reorder", "reject", "silence", "restart_server"])

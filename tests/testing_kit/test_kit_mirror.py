@@ -101,6 +101,8 @@ def test_fleets_add_up_under_names_of_their_own(mirror, fleet):
     assert len({device.id for device in devices}) == len({device.endpoint_name for device in devices}) == 11
     assert {device.id for device in mirror.client.list_devices()} == {device.id for device in devices}
     assert fleet(0) == []
+    with pytest.raises(ValueError, match="n=-1"):
+        fleet(-1)
 
 
 def test_a_device_of_the_fleet_changes_its_values_and_comes_and_goes(mirror, fleet):
