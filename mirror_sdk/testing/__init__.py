@@ -29,7 +29,8 @@ the extensions is skipped with the reason; ``-rs`` shows it.
 
 from mirror_sdk.testing.clock import Clock
 from mirror_sdk.testing.device import FleetDevice
-from mirror_sdk.testing.faults import Fault, Faults
+from mirror_sdk.testing.fault import Fault
+from mirror_sdk.testing.faults import Faults
 from mirror_sdk.testing.mirror import Mirror
 
 __all__ = ["Clock", "Fault", "Faults", "FleetDevice", "Mirror"]
