@@ -474,7 +474,7 @@ def test_importing_the_package_loads_nothing_else():
 
 
 def test_importing_the_client_does_not_import_pandas():
-    code = "import sys, mirror_sdk; print('pandas' in sys.modules)"
+    code = "import sys; from mirror_sdk import MirrorClient; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
