@@ -13,7 +13,8 @@ class Run(Protocol):
 
     def __call__(
         self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /
-    ) -> None: ...
+    ) -> None:
+        """Make ``call``."""
 
 
 def run_now(call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:

@@ -22,7 +22,7 @@ from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.wire.directory import Device
 
 TILES_SHOWN = 48
-DEVICES_IN_A_LOOK = 50
+DEVICES_IN_A_LOOK = 200
 RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 DEFAULT_STALE_AFTER_SECONDS = 3600.0
