@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from mirror_sdk._channels import Watch
 from mirror_sdk._client import MirrorClient
@@ -59,7 +59,8 @@ class EventFeed:
     """
 
     def __init__(self, client: MirrorClient, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
+        # Weak, because the feeds are kept by their clients: a feed must not keep its own key alive.
+        self._client = ref(client)
         self._clock = clock
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
@@ -101,8 +102,11 @@ class EventFeed:
         return False
 
     def _start(self) -> None:
+        client = self._client()
+        if client is None:
+            return
         try:
-            watch = self._client.watch(self._spread)
+            watch = client.watch(self._spread)
         except Exception as error:  # also that the client was closed: it is shown, as all else
             with self._lock:
                 self._failure = error

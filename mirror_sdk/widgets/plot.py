@@ -19,6 +19,7 @@ LEFT, RIGHT, TOP = 58, 12, 18
 POINTS_DRAWN = 300
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 _DOTS_UP_TO = 40
+_SMALLEST = 1e-12
 
 
 def plot(series: Sequence[Series]) -> str:
@@ -116,9 +117,10 @@ def _span(instants: Sequence[datetime]) -> tuple[datetime, datetime]:
 
 
 def _range(numbers: Sequence[float]) -> tuple[float, float]:
-    """From the lowest to the highest with some room, in steps that do not move with every point."""
+    """From the lowest to the highest with some room; there is some also where all are the same."""
     low, high = min(numbers), max(numbers)
-    room = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
+    size = max(abs(low), abs(high), _SMALLEST)
+    room = (high - low) * 0.08 if high - low > size * 1e-9 else size * 0.05
     return low - room, high + room
 
 
@@ -129,9 +131,10 @@ def _legend(series: Sequence[Series]) -> str:
 def _legend_items(series: Sequence[Series]) -> Iterator[str]:
     for number, line in enumerate(series):
         last = f": {line.points[-1].number:.6g} {line.unit}".rstrip() if line.points else ""
+        colour, dashes = LINES[number % len(LINES)], _DASHES[number % len(_DASHES)]
         sample = (
-            f'<svg width="26" height="8" aria-hidden="true"><path d="M0 4H26" style="stroke: '
-            f'{LINES[number % len(LINES)]}; stroke-width: 2" stroke-dasharray="{_DASHES[number % len(_DASHES)]}"/></svg>'
+            '<svg width="26" height="8" aria-hidden="true">'
+            f'<path d="M0 4H26" style="stroke: {colour}; stroke-width: 2" stroke-dasharray="{dashes}"/></svg>'
         )
         yield f"<li>{sample}{escape(line.name)}{escape(last)}</li>"
 

@@ -166,10 +166,9 @@ class FleetModel:
             lambda error: self._failed(number, "Reading the directory", error),
         )
 
-    def find(self, *, search: str | None = None, condition: Condition | None = None) -> None:
-        """Show the devices with this in their name or id, of which the condition is true."""
-        self.search = self.search if search is None else search
-        self.condition = condition
+    def find(self, search: str, condition: Condition | None) -> None:
+        """Show the devices with this in their name or id, of which the condition is true; ``None`` for any."""
+        self.search, self.condition = search, condition
         self.pages.index = 0
         self.version += 1
 

@@ -11,18 +11,28 @@ class Notices:
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
 
+    def __contains__(self, subject: object) -> bool:
+        return subject in self._open
+
     @property
     def texts(self) -> list[str]:
         """What is open, oldest first."""
         return list(self._open.values())
 
-    def put(self, subject: str, what: str, error: Exception | str) -> None:
-        """Tell that something failed, in words such as ``Reading /3/0/0``; an older notice of the subject goes."""
-        reason = str(error) or type(error).__name__
+    def put(self, subject: str, what: str, error: Exception) -> bool:
+        """Tell that something failed, in words such as ``Reading /3/0/0``; an older notice of the subject goes.
+
+        Returns:
+            Whether this is news.
+        """
+        text = f"{what}: {str(error) or type(error).__name__}"
+        if self._open.get(subject) == text:
+            return False
         self._open.pop(subject, None)
-        self._open[subject] = f"{what}: {reason}"
+        self._open[subject] = text
         while len(self._open) > NOTICES_KEPT:
             self._open.pop(next(iter(self._open)))
+        return True
 
     def clear(self, subject: str) -> None:
         """The subject works."""

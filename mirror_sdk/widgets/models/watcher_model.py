@@ -30,6 +30,7 @@ ROWS_SHOWN = 12
 SERIES_PLOTTED = 4
 SERIES_LISTED = 100
 RATE_SECONDS = 10
+LARGEST_PLOTTED = 1e100
 
 
 class SeriesKey(NamedTuple):
@@ -313,9 +314,14 @@ class WatcherModel:
     # What is kept
 
     @property
+    def events(self) -> Sequence[Event]:
+        """The events that are kept, oldest first."""
+        return tuple(self._events)
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The events that are kept as an events table, also those that came while it is paused."""
-        return events_frame(list(self._events), server=self._client.base_url)
+        return events_frame(self._events, server=self._client.base_url)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the events that are kept to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
@@ -399,7 +405,9 @@ def _number(event: Event) -> float | None:
     value: Value | None = event.value
     if event.kind is not EventKind.OBSERVATION or value is None:
         return None
-    return float(value.python) if isinstance(value.python, bool | int | float) else None
+    if not isinstance(value.python, bool | int | float):
+        return None
+    return float(value.python) if abs(value.python) <= LARGEST_PLOTTED else None
 
 
 def _unit(path: str | None) -> str:
