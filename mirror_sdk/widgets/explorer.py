@@ -16,7 +16,7 @@ from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.wire.directory import Device
 
 _ANY = "any"
-_COLUMNS = ("resource", "value", "reported (UTC)", "drift", "subscription")
+_COLUMNS = ("resource", "value", "reported", "drift", "subscription")
 _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
@@ -26,9 +26,9 @@ _DRIFT_CLASSES = {
 }
 _FULL = {"width": "auto"}
 _GROWING = {"flex": "1 1 auto", "width": "0"}
-_BUTTONS = {"width": "196px", "flex": "0 0 auto"}
-_READ = {"width": "64px"}
-_SUBSCRIBE = {"width": "112px"}
+_BUTTONS = {"width": "184px", "flex": "0 0 auto"}
+_READ = {"width": "60px"}
+_SUBSCRIBE = {"width": "104px"}
 _NARROW = {"description_width": "58px"}
 
 
@@ -134,11 +134,12 @@ class Explorer(MirrorWidget):
         self.only_drift.observe(self.changed(lambda wanted: model.find(only_drift=wanted)), "value")
         space = widgets.HTML(layout=_BUTTONS)
         self.head_view = widgets.HBox([widgets.HTML(head(_COLUMNS), layout=_GROWING), space])
+        self.head_view.add_class("mirror-line")
         self.rows_view = widgets.VBox(layout={"width": "100%"})
         self.rows_view.add_class("mirror-lines")
         self.empty_view = widgets.HTML(layout=_FULL)
         self.pager = Pager("resources", model.turn_page, self.handler)
-        filters = widgets.HBox([self.resource_search, self.only_drift])
+        filters = widgets.HBox([self.resource_search, self.only_drift], layout={"align_items": "center"})
         table = [self.head_view, self.rows_view, self.empty_view, self.pager]
         return widgets.VBox(
             [self.title_view, filters, *table], layout={"flex": "1 1 560px", "min_width": "0", "width": "0"}
@@ -188,7 +189,7 @@ def _cells(row: ResourceRow) -> list[tuple[str, str, str]]:
     drift = f"mirror-mark {_DRIFT_CLASSES[row.drift]}" if row.drift else ""
     reported_at = f"{row.reported_at} · stale" if row.is_stale else row.reported_at
     return [
-        ("resource", f"{row.path} {row.label}".rstrip(), ""),
+        ("resource", f"{row.path}\n{row.label}".rstrip(), "mirror-two-lines"),
         ("value", row.activity or row.value or "no value yet", "mirror-value" if row.value else "mirror-dim"),
         ("reported", reported_at, ""),
         ("drift", row.drift_text, drift),

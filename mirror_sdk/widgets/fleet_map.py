@@ -22,7 +22,7 @@ from mirror_sdk.widgets.pager import Pager
 _WORDS = {
     Condition.FAILED: ("✗", "with a failed write", "mirror-bad"),
     Condition.DRIFT: ("≠", "drifting", "mirror-warn"),
-    Condition.PENDING: ("⧗", "with a pending write", "mirror-note"),
+    Condition.PENDING: ("…", "with a pending write", "mirror-note"),
     Condition.STALE: ("◔", "with stale values", "mirror-warn"),
     Condition.SILENT: ("○", "never reported", ""),
     Condition.GONE: ("∅", "not registered", ""),
@@ -82,7 +82,7 @@ class FleetMap(MirrorWidget):
             self.tiles_view.children = [tile.button for tile in self._tiles]
         for number, tile in enumerate(self._tiles):
             tile.show(shown[number] if number < len(shown) else None)
-        parts = [(f"{_WORDS[one][0]} {_WORDS[one][1]}", _WORDS[one][2], n) for one, n in self.model.counts.items()]
+        parts = [(*_WORDS[one], count) for one, count in self.model.counts.items()]
         self.bar_view.value = bar(parts)
         self.title_view.value = heading("Fleet", self.model.counts_text)
         self.empty_view.value = status(self.model.empty_text)

@@ -65,12 +65,12 @@ def head(names: Iterable[str]) -> str:
     return f'<div class="mirror-row mirror-head" aria-hidden="true">{spans}</div>'
 
 
-def bar(parts: Sequence[tuple[str, str, int]]) -> str:
-    """Shares of a whole as a bar with a legend; parts are (text, class, count)."""
-    there = [(text, name, count) for text, name, count in parts if count]
-    spans = "".join(f'<span class="{escape(name)}" style="flex: {count}"></span>' for _, name, count in there)
+def bar(parts: Iterable[tuple[str, str, str, int]]) -> str:
+    """Shares of a whole as a bar with a legend; parts are (sign, text, class, count)."""
+    there = [part for part in parts if part[-1]]
+    spans = "".join(f'<span class="{escape(name)}" style="flex: {count}"></span>' for _, _, name, count in there)
     legend = "".join(
-        f'<li><span class="mirror-dot {escape(name)}"></span>{count:,} {escape(text)}</li>'
-        for text, name, count in there
+        f'<li><span class="mirror-dot {escape(name)}"></span>{escape(sign)} {count:,} {escape(text)}</li>'
+        for sign, text, name, count in there
     )
     return f'<div class="mirror-bar" aria-hidden="true">{spans}</div><ul class="mirror-legend">{legend}</ul>'

@@ -28,6 +28,7 @@ CSS = """
 }
 .mirror-widget .widget-html-content { width: 100%; align-self: auto; }
 .mirror-widget .widget-html { height: auto; }
+.mirror-widget .widget-checkbox label { display: flex; align-items: center; }
 .mirror-title { font-size: 15px; font-weight: 600; overflow-wrap: anywhere; }
 .mirror-dim { color: var(--mirror-dim); overflow-wrap: anywhere; }
 .mirror-hidden {
@@ -37,11 +38,12 @@ CSS = """
 .mirror-notices p { margin: 2px 0; overflow-wrap: anywhere; }
 .mirror-row {
   column-gap: 10px; display: grid; align-items: baseline; padding: 2px 0;
-  grid-template-columns: minmax(9em, 2.2fr) minmax(7em, 1.6fr) minmax(5em, 0.9fr) minmax(7em, 1.5fr) minmax(6em, 0.9fr);
+  grid-template-columns: minmax(9em, 2.2fr) minmax(7em, 1.6fr) minmax(5em, 0.9fr) minmax(7em, 1.5fr) minmax(7em, 0.9fr);
 }
 .mirror-row > * { min-width: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.mirror-head { border-bottom: 1px solid var(--mirror-line); font-weight: 600; }
-.mirror-lines > .widget-box { border-bottom: 1px solid var(--mirror-line); }
+.mirror-row > .mirror-two-lines { font-size: 12px; line-height: 1.25; white-space: pre; }
+.mirror-head { font-weight: 600; }
+.mirror-lines > .widget-box, .mirror-line { border-bottom: 1px solid var(--mirror-line); }
 .mirror-row code, .mirror-table code { background: none; color: inherit; font-size: 12px; padding: 0; }
 .mirror-value { font-variant-numeric: tabular-nums; }
 .mirror-mark { border-left: 3px solid var(--mirror-quiet); padding-left: 6px; }

@@ -152,14 +152,14 @@ class EventWatcher(MirrorWidget):
         for button in buttons:
             button.layout.width = "92px"
         self.counts_view = widgets.HTML(layout={"margin": "0 0 0 10px"})
-        return widgets.HBox([*buttons, self.counts_view], layout={"flex_flow": "row wrap"})
+        return widgets.HBox([*buttons, self.counts_view], layout={"flex_flow": "row wrap", "align_items": "center"})
 
     def _views(self) -> list[widgets.Widget]:
         self.table_view = widgets.HTML(layout={"width": "100%"})
         self.empty_view = widgets.HTML(layout=_FULL)
         self.plot_view = widgets.HTML(layout={"flex": "1 1 560px", "min_width": "0", "width": "0"})
         self.plotted = widgets.SelectMultiple(
-            description="Plot", rows=7, layout={"flex": "0 1 300px", "width": "auto"}, style=_STYLE
+            description="Plot", rows=7, layout={"flex": "0 1 320px", "width": "320px"}, style=_STYLE
         )
         self.plotted.observe(self.changed(self.model.plot), "value")
         row = widgets.HBox([self.plot_view, self.plotted], layout={"flex_flow": "row wrap"})

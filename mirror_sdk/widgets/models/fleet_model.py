@@ -153,6 +153,7 @@ class FleetModel:
         self._stale_after = timedelta(seconds=stale_after_seconds)
         self._directory: dict[str, Device] = {}
         self._summaries: dict[str, DeviceSummary] = {}
+        self._ranked: list[str] = []
         self._loading = Reload(clock, RELOAD_SECONDS)
         self._looking = Reload(clock, RELOAD_SECONDS)
         self._changed: set[str] = set()
@@ -170,6 +171,7 @@ class FleetModel:
         """Show the devices with this in their name or id, of which the condition is true; ``None`` for any."""
         self.search, self.condition = search, condition
         self.pages.index = 0
+        self._rank()
         self.version += 1
 
     def turn_page(self, step: int) -> None:
@@ -247,13 +249,18 @@ class FleetModel:
     @property
     def _found(self) -> list[DeviceSummary]:
         wanted = self.search.strip().casefold()
-        found = [
+        ranked = [self._summaries[key] for key in self._ranked if key in self._summaries]
+        return [
             one
-            for one in self._summaries.values()
+            for one in ranked
             if wanted in f"{one.name}\n{one.device_id}".casefold()
             and (self.condition is None or self.condition in one.conditions)
         ]
-        return sorted(found, key=lambda one: (_ORDER.index(one.worst), one.name, one.device_id))
+
+    def _rank(self) -> None:
+        """Put the worst first. Not with every event: a tile must not move away under the hand."""
+        found = sorted(self._summaries.values(), key=lambda one: (_ORDER.index(one.worst), one.name, one.device_id))
+        self._ranked = [one.device_id for one in found]
 
     def _took_directory(self, number: int, devices: DeviceList) -> None:
         self._directory = {device.id: device for device in devices}
@@ -264,6 +271,7 @@ class FleetModel:
 
     def _look_on(self, number: int, device_ids: Sequence[str]) -> None:
         """Read the next part of the fleet, and then the rest."""
+        self._rank()
         if not device_ids:
             self._loading.end(number)
             self.notices.clear("fleet")

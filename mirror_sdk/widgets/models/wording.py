@@ -11,7 +11,7 @@ MAX_VALUE_SHOWN = 60
 
 # A sign and a word: no mark is told by its colour alone.
 DRIFT_MARKS = {
-    DriftKind.PENDING: "⧗ pending",
+    DriftKind.PENDING: "… pending",
     DriftKind.FAILED: "✗ write failed",
     DriftKind.REVERTED: "≠ differs",
     DriftKind.NEVER_REPORTED: "? not confirmed",
