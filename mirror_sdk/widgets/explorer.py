@@ -16,7 +16,7 @@ from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.wire.directory import Device
 
 _ANY = "any"
-_COLUMNS = ("resource", "value", "reported", "drift", "subscription")
+_COLUMNS = ("resource", "value, reported at", "drift, desired", "subscription")
 _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
@@ -189,9 +189,8 @@ def _cells(row: ResourceRow) -> list[tuple[str, str, str]]:
     drift = f"mirror-mark {_DRIFT_CLASSES[row.drift]}" if row.drift else ""
     reported_at = f"{row.reported_at} · stale" if row.is_stale else row.reported_at
     return [
-        ("resource", f"{row.path}\n{row.label}".rstrip(), "mirror-two-lines"),
-        ("value", row.activity or row.value or "no value yet", "mirror-value" if row.value else "mirror-dim"),
-        ("reported", reported_at, ""),
+        ("resource", f"{row.path}\n{row.label}".rstrip(), ""),
+        ("value", f"{row.activity or row.value or 'no value yet'}\n{reported_at}", "" if row.value else "mirror-dim"),
         ("drift", row.drift_text, drift),
         ("subscription", row.subscription, ""),
     ]

@@ -28,6 +28,7 @@ _WORDS = {
     Condition.GONE: ("∅", "not registered", ""),
     Condition.FINE: ("✓", "all as asked for", "mirror-good"),
 }
+NAME_SHOWN = 40
 _FULL = {"width": "auto"}
 
 
@@ -145,6 +146,10 @@ class _Tile:
         if summary is None:
             return
         sign, _, name = _WORDS[summary.worst]
-        self.button.description = f"{sign} {summary.name}\n{summary.text}"
+        self.button.description = f"{sign} {_short(summary.name)}\n{summary.text}"
         self.button.tooltip = f"{summary.name} ({summary.device_id}): {summary.text}. Opens the device below."
         self.button._dom_classes = ("mirror-tile", name) if name else ("mirror-tile",)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_SHOWN else f"{name[: NAME_SHOWN - 1]}…"

@@ -15,7 +15,7 @@ from mirror_sdk.widgets.models.watcher_model import Point, Series
 from mirror_sdk.widgets.theme import LINES
 
 WIDTH, PANEL_HEIGHT, FOOT = 760, 150, 20
-LEFT, RIGHT, TOP = 58, 12, 18
+LEFT, RIGHT, TOP = 58, 12, 26
 POINTS_DRAWN = 300
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 _DOTS_UP_TO = 40

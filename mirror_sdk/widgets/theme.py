@@ -37,15 +37,15 @@ CSS = """
 .mirror-notices { border-left: 4px solid var(--mirror-bad); background: var(--mirror-shade); padding: 4px 8px; }
 .mirror-notices p { margin: 2px 0; overflow-wrap: anywhere; }
 .mirror-row {
-  column-gap: 10px; display: grid; align-items: baseline; padding: 2px 0;
-  grid-template-columns: minmax(9em, 2.2fr) minmax(7em, 1.6fr) minmax(5em, 0.9fr) minmax(7em, 1.5fr) minmax(7em, 0.9fr);
+  column-gap: 10px; display: grid; align-items: start; padding: 2px 0;
+  grid-template-columns: minmax(7em, 2fr) minmax(6em, 1.5fr) minmax(6em, 1.3fr) minmax(6.6em, 0.8fr);
 }
-.mirror-row > * { min-width: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.mirror-row > .mirror-two-lines { font-size: 12px; line-height: 1.25; white-space: pre; }
+.mirror-row > * {
+  font-variant-numeric: tabular-nums; line-height: 1.3; min-width: 0; overflow: hidden; text-overflow: ellipsis;
+  white-space: pre;
+}
 .mirror-head { font-weight: 600; }
 .mirror-lines > .widget-box, .mirror-line { border-bottom: 1px solid var(--mirror-line); }
-.mirror-row code, .mirror-table code { background: none; color: inherit; font-size: 12px; padding: 0; }
-.mirror-value { font-variant-numeric: tabular-nums; }
 .mirror-mark { border-left: 3px solid var(--mirror-quiet); padding-left: 6px; }
 .mirror-bad { border-color: var(--mirror-bad); }
 .mirror-warn { border-color: var(--mirror-warn); }

@@ -40,7 +40,7 @@ class ResourceRow:
         reported_at: When it was reported.
         is_stale: Whether the device's own time for it is over.
         drift: How desired and reported value differ; ``None`` where they do not.
-        drift_text: The same in words, with the value that was asked for.
+        drift_text: The same in words, and on a second line the value that was asked for.
         subscription: ``subscribed``, ``asked for``, ``by another key`` or empty.
         is_own: Whether this application has a subscription of it.
         activity: What is under way (``reading …``).
@@ -362,7 +362,7 @@ def _drift_text(resource: Resource, kind: DriftKind | None) -> str:
     if kind is None or resource.desired is None:
         return ""
     wanted: Value = resource.desired.value
-    return f"{DRIFT_MARKS[kind]}: {value_text(wanted, resource.unit)}"
+    return f"{DRIFT_MARKS[kind]}\n{value_text(wanted, resource.unit)}"
 
 
 def _subscription(is_accepted: bool, is_own: bool, is_known: bool) -> str:
