@@ -98,7 +98,8 @@ class EventFeed:
             return self._watch is not None
         self._failure = next(reversed(self._watch.errors), None)
         self._watch = None
-        self._retry_at = self._clock() + RETRY_SECONDS
+        if self._failure is not None:
+            self._retry_at = self._clock() + RETRY_SECONDS
         return False
 
     def _start(self) -> None:

@@ -307,6 +307,8 @@ class ExplorerModel:
         self.version += 1
         if device_id == self.device_id:
             self.load()
+            # The device takes its time to accept a subscription, and no event tells that it did.
+            self._loading.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def _name(self, device_id: str) -> str:
         names = [device.endpoint_name for device in self._devices if device.id == device_id]

@@ -110,6 +110,8 @@ def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later,
 def test_subscribing_and_ending_it(model, client, device_id):
     model.toggle_subscription(TEMPERATURE)
     assert client.is_subscribed(device_id, TEMPERATURE)
+    client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
+    model.load()
     assert (row(model, TEMPERATURE).subscription, row(model, TEMPERATURE).is_own) == ("subscribed", True)
     model.toggle_subscription(TEMPERATURE)
     assert not client.is_subscribed(device_id, TEMPERATURE)
@@ -119,6 +121,7 @@ def test_subscribing_and_ending_it(model, client, device_id):
 def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):
     with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
+        other.read_value(device_id, TEMPERATURE)
     model.load()
     assert row(model, TEMPERATURE).subscription == "by another key"
 

@@ -1,8 +1,9 @@
 """The event watcher's model alone, and its plot."""
 
 from datetime import UTC, datetime, timedelta
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
+import httpx
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -16,6 +17,13 @@ from mirror_sdk.widgets.plot import POINTS_DRAWN, plot, thinned, ticks
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 PATH = "/3303/0/5700"
+
+
+def refuse(request):
+    raise httpx.ConnectError("nobody there", request=request)
+
+
+NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(refuse))
 
 
 def observation(number, device="d1", path=PATH, at=START):
@@ -35,7 +43,7 @@ def gap(first=None, last=None):
 
 
 def watcher(client=None, **options):
-    return WatcherModel(client or MirrorClient("http://nowhere.localhost", "a key"), **options)
+    return WatcherModel(client or NOWHERE, **options)
 
 
 def values(model):
@@ -205,9 +213,9 @@ def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_that_cannot_be_read_are_told():
-    model = watcher(MirrorClient("http://127.0.0.1:9", "a key", timeout=0.01))
-    model._client._sender._sleep = lambda _: None
+def test_names_that_cannot_be_read_are_told(monkeypatch):
+    model = watcher()
+    monkeypatch.setattr(NOWHERE._sender, "_sleep", lambda _: None)
     model.load_names()
     assert model.notices.texts[0].startswith("Reading the names of devices: ")
 
@@ -223,7 +231,7 @@ def test_a_plot_is_well_formed_whatever_is_drawn(lines, name, unit):
     ]
     drawn = plot(series)
     printable = "".join(char for char in drawn if char.isprintable())
-    assert "nan" not in ElementTree.fromstring(f"<div>{printable}</div>").findtext("svg", "")
+    assert "nan" not in ET.fromstring(f"<div>{printable}</div>").findtext("svg", "")
 
 
 def test_markup_in_a_name_or_unit_is_text_in_a_plot():
