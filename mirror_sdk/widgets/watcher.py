@@ -29,7 +29,8 @@ _COLUMNS = (
     ("value", "24%"),
 )
 _FULL = {"width": "auto"}
-_FIELD = {"width": "340px"}
+_FIELD = {"width": "340px", "flex": "0 0 auto"}
+_BUTTON = {"width": "92px", "flex": "0 0 auto"}
 _STYLE = {"description_width": "62px"}
 _GAP_SIGN = "⚠ gap"
 
@@ -180,11 +181,15 @@ class EventWatcher(MirrorWidget):
 
     def _file(self) -> widgets.Widget:
         self.file = widgets.Text("events.parquet", description="File", layout=_FIELD, style=_STYLE)
-        self.save_button = widgets.Button(description="Save", tooltip="Write the events that are kept to this file")
+        self.save_button = widgets.Button(
+            description="Save", tooltip="Write the events that are kept to this file", layout=_BUTTON
+        )
         self.saved_view = widgets.HTML(layout=_FULL)
         self.save_button.on_click(self.handler(lambda _: self._save()))
         self.folder = widgets.Text("recording.parquet", description="Folder", layout=_FIELD, style=_STYLE)
-        self.record_button = widgets.Button(description="Record", tooltip="Record what is chosen into this folder")
+        self.record_button = widgets.Button(
+            description="Record", tooltip="Record what is chosen into this folder", layout=_BUTTON
+        )
         self.recording_view = widgets.HTML(layout=_FULL)
         self.record_button.on_click(self.handler(lambda _: self.model.record(self.folder.value.strip())))
         return widgets.VBox(
