@@ -77,6 +77,9 @@ class Plan(PlanReport):
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
             ValueRefused: An argument is too small, or the plan is being applied already.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
+        ['success']
         """
         check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
         if not self._applying.acquire(blocking=False):
@@ -91,7 +94,10 @@ class Plan(PlanReport):
         return self.result
 
     def stop(self) -> None:
-        """Send no more. What is on its way stays so, and ``apply`` returns within about a second."""
+        """Send no more. What is on its way stays so, and ``apply`` returns within about a second.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stop()
+        """
         self._ledger.stop("it was stopped")
         self._stopped.set()
 
@@ -102,6 +108,14 @@ class Plan(PlanReport):
 
         Raises:
             MirrorError: The state could not be read.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> plan = client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.apply()["status"].tolist()
+        ['success']
+        >>> plan.undo().frame["wanted_num"].tolist()
+        [10.0]
         """
         return self._make_plan(self._undo())
 

@@ -29,7 +29,8 @@ _COLUMNS = (
     ("value", "24%"),
 )
 _FULL = {"width": "auto"}
-_FIELD = {"width": "340px"}
+_FIELD = {"width": "340px", "flex": "0 0 auto"}
+_BUTTON = {"width": "92px", "flex": "0 0 auto"}
 _STYLE = {"description_width": "62px"}
 _GAP_SIGN = "⚠ gap"
 
@@ -39,7 +40,7 @@ class EventWatcher(MirrorWidget):
 
     Pausing holds still what is shown and goes on collecting; without following, only the table stays where it is.
     However fast events come, the page is refreshed at most four times a second, the plot twice, with a bounded number
-    of rows and points.
+    of rows and points. What is kept here can be saved; a recording goes on until it is ended, however much comes.
 
     Args:
         client: The mirror.
@@ -100,10 +101,23 @@ class EventWatcher(MirrorWidget):
         """Keep the events."""
         self.model.take(events, overrun)
 
+    def tick(self) -> None:
+        """Notice what became of the recording."""
+        self.model.recording.tick()
+
+    def close(self) -> None:
+        """End it, with a recording that runs, and take it off the page. Harmless when it is closed."""
+        model = getattr(self, "model", None)
+        if model is not None:
+            model.recording.close()
+        super().close()
+
     def render(self) -> None:
         """Show the model; the rate changes also when nothing comes."""
         # No status role: a screen reader would tell the rate for ever.
         self.counts_view.value = dim(self.model.counts_text)
+        self.recording_view.value = dim(self.model.recording.text)
+        self.record_button.description = "Stop" if self.model.recording.is_recording else "Record"
         now = self._clock()
         if self.model.version != self._plotted and (now >= self._plot_at or self.model.total == 0):
             self.plot_view.value = plot(self.model.series)
@@ -167,10 +181,23 @@ class EventWatcher(MirrorWidget):
 
     def _file(self) -> widgets.Widget:
         self.file = widgets.Text("events.parquet", description="File", layout=_FIELD, style=_STYLE)
-        self.save_button = widgets.Button(description="Save", tooltip="Write the events that are kept to this file")
+        self.save_button = widgets.Button(
+            description="Save", tooltip="Write the events that are kept to this file", layout=_BUTTON
+        )
         self.saved_view = widgets.HTML(layout=_FULL)
         self.save_button.on_click(self.handler(lambda _: self._save()))
-        return widgets.HBox([self.file, self.save_button, self.saved_view])
+        self.folder = widgets.Text("recording.parquet", description="Folder", layout=_FIELD, style=_STYLE)
+        self.record_button = widgets.Button(
+            description="Record", tooltip="Record what is chosen into this folder", layout=_BUTTON
+        )
+        self.recording_view = widgets.HTML(layout=_FULL)
+        self.record_button.on_click(self.handler(lambda _: self.model.record(self.folder.value.strip())))
+        return widgets.VBox(
+            [
+                widgets.HBox([self.file, self.save_button, self.saved_view]),
+                widgets.HBox([self.folder, self.record_button, self.recording_view]),
+            ]
+        )
 
     def _save(self) -> None:
         count = len(self.model.events)

@@ -19,6 +19,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.notices import Notices
+from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.wording import count_text, value_text
 from mirror_sdk.wire.paths import check_pattern
 
@@ -112,6 +113,7 @@ class WatcherModel:
 
     Attributes:
         notices: What went wrong.
+        recording: The recording of what is chosen.
         version: Grows with every change of what is shown.
         plotted: The series chosen for the plot; with none, the first that bring numbers.
         total: How many events came since the beginning or since they were cleared.
@@ -132,6 +134,7 @@ class WatcherModel:
     ) -> None:
         self.notices = Notices()
         self.version = 0
+        self.recording = RecordingModel(client, run, self.notices, self._has_changed)
         self._client = client
         self._run = run
         self._names: Mapping[str, str] = {}
@@ -346,6 +349,19 @@ class WatcherModel:
             file.unlink(missing_ok=True)
             raise
         return file
+
+    def record(self, folder: str) -> None:
+        """Begin to record what is chosen now into this folder, or end the recording that runs.
+
+        Raises:
+            ValueError: The folder has no name.
+        """
+        ids = {name: identity for identity, name in self._names.items()}
+        devices = [ids.get(device, device) for device in self.devices]
+        self.recording.toggle(folder, devices or None, self.paths or None)
+
+    def _has_changed(self) -> None:
+        self.version += 1
 
     def _forget(self) -> None:
         self.total = self.gaps = self.lost = self.overrun = self._total_at_pause = 0

@@ -141,3 +141,28 @@ def test_stopping_ends_the_thread_and_tells_no_outcome(live):
     until(lambda: not {t.name for t in set(threading.enumerate()) - before} & {"mirror-widget", "mirror-widget-call"})
     assert told == []
     assert not one.is_running
+
+
+def test_a_service_that_stops_answering_is_told_until_it_answers_again(mirror):
+    class Cut(httpx.BaseTransport):
+        is_cut = False
+
+        def handle_request(self, request):
+            if self.is_cut:
+                raise httpx.ConnectError("cut", request=request)
+            if request.url.params.get("hold", "0") != "0":
+                request.url = request.url.copy_set_param("hold", 1)
+            return mirror.transport.handle_request(request)
+
+    transport = Cut()
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        feed = feed_of(client)
+        subscription = feed.subscribe()
+        until(lambda: client.status().watches)
+        transport.is_cut = True
+        until(lambda: feed.problem)
+        assert "cut" in str(feed.problem)
+        transport.is_cut = False
+        until(lambda: feed.problem is None)
+        assert subscription.take() == ([], 0)
+        subscription.close()

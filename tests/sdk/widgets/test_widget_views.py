@@ -12,6 +12,7 @@ from patience import until
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind
 from mirror_sdk.frames import read_parquet
+from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
@@ -128,6 +129,7 @@ def test_fields_send_nothing(widget, device_id, transport):
     watcher.pause_button.value = True
     watcher.follow_button.value = False
     watcher.file.value = "elsewhere.parquet"
+    watcher.folder.value = "elsewhere"
     fleet.search.value = "sensor"
     fleet.condition.value = fleet.condition.options[1][1]
     assert transport.requests == []
@@ -235,6 +237,40 @@ def test_the_watcher_saves_what_it_holds_and_tells_what_failed(widget, tmp_path)
     assert "1 events in" in watcher.saved_view.value
     watcher.save_button.click()
     assert "File exists" in watcher.notices_view.value
+
+
+def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, device_id, tmp_path):
+    other = bench.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
+    watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
+    watcher.folder.value = str(tmp_path / "recording.parquet")
+    watcher.record_button.click()
+    assert watcher.record_button.description == "Stop"
+    for device in (device_id, other):
+        client.subscribe(device, TEMPERATURE)
+        client.read_value(device, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, 33)
+    watcher.record_button.click()
+    assert watcher.record_button.description == "Record"
+    frame = Recording(tmp_path / "recording.parquet").events()
+    assert set(frame["device_id"]) == {device_id}
+    assert 33.0 in set(frame["value_num"])
+
+
+def test_a_recording_ends_with_its_widget_and_its_errors_are_told(widget, tmp_path):
+    watcher, other = widget(EventWatcher), widget(EventWatcher, keep_earlier=True)
+    watcher.folder.value = other.folder.value = str(tmp_path / "recording.parquet")
+    watcher.record_button.click()
+    other.record_button.click()
+    assert "Recording: " in other.notices_view.value
+    assert other.record_button.description == "Record"
+    watcher.close()
+    other.record_button.click()
+    assert other.record_button.description == "Stop"
+    assert "recording, " in other.recording_view.value
+    other.folder.value = ""
+    other.record_button.click()
+    other.record_button.click()
+    assert "the folder has no name" in other.notices_view.value
 
 
 def test_a_pattern_that_is_not_one_is_told_and_changes_nothing(widget):
