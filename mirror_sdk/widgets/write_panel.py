@@ -22,7 +22,6 @@ from mirror_sdk.widgets.value_field import ValueField
 from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
 SETTLE_SECONDS = 0.1
-_NONE, _TYPED = "", "typed"
 _FULL = {"width": "auto"}
 _STYLE = {"description_width": "70px"}
 _WRAP = {"flex_flow": "row wrap", "align_items": "center"}
@@ -146,7 +145,8 @@ class WritePanel(MirrorWidget):
         self.resource = widgets.Dropdown(
             description="Resource", layout={"width": "100%", "max_width": "520px"}, style=_STYLE
         )
-        self.typed_path = widgets.Text(
+        # By its path as well: JupyterLab takes keys for its own in a list that is folded, not in a text.
+        self.path = widgets.Text(
             description="Path",
             placeholder="/3311/0/5851",
             continuous_update=False,
@@ -156,9 +156,9 @@ class WritePanel(MirrorWidget):
         self.paths_view = widgets.HTML(layout={"margin": "0 0 0 76px"})
         self.field = ValueField(value.enter, self.changed)
         self.hint_view = widgets.HTML(layout={"margin": "0 0 0 76px"})
-        self.resource.observe(self.changed(self._choose_path), "value")
-        self.typed_path.observe(self.changed(value.type_path), "value")
-        parts = [self.resource, self.typed_path, self.paths_view, self.field, self.hint_view]
+        for field in (self.resource, self.path):
+            field.observe(self.changed(value.choose_path), "value")
+        parts = [self.resource, self.paths_view, self.path, self.field, self.hint_view]
         return widgets.VBox(parts, layout={"flex": "1 1 420px", "min_width": "0"})
 
     def _buttons(self) -> widgets.Widget:
@@ -194,12 +194,6 @@ class WritePanel(MirrorWidget):
         if self._shown.get(field) != value:
             self._shown[field] = field.value = value
 
-    def _choose_path(self, option: str) -> None:
-        if option == _TYPED:
-            self.model.value.type_path()
-        else:
-            self.model.value.choose_path(option)
-
     def _render_devices(self) -> None:
         devices, choices = self.model.devices, self.model.devices.choices
         for number, box in enumerate(self._boxes):
@@ -209,14 +203,13 @@ class WritePanel(MirrorWidget):
 
     def _render_input(self) -> None:
         value = self.model.value
-        options = [("choose …", _NONE), *value.paths, ("another one, by its path …", _TYPED)]
+        options = [("choose, or give its path", ""), *value.paths]
         if tuple(options) != tuple(self.resource.options):
             self.resource.options = options
             self._shown.pop(self.resource, None)
-        self._set(self.resource, _TYPED if value.is_typed else value.path)
-        self.typed_path.layout.display = "flex" if value.is_typed else "none"
-        self._set(self.typed_path, value.path)
-        self.paths_view.value = dim("" if value.is_typed else value.paths_text)
+        self._set(self.resource, "" if value.path_problem else value.path)
+        self._set(self.path, value.path)
+        self.paths_view.value = dim(value.paths_text)
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
         self.field.layout.visibility = "visible" if value.path else "hidden"
         wrong = value.path_problem or value.value_problem

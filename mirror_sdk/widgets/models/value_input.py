@@ -27,14 +27,12 @@ class ValueInput:
 
     Attributes:
         path: The resource; empty for none.
-        is_typed: Whether the path is typed instead of chosen.
         form: How a value of the resource is entered.
         entry: What was entered.
     """
 
     def __init__(self, client: MirrorClient, run: Run, *, notices: Notices, changed: Callable[[], object]) -> None:
         self.path = ""
-        self.is_typed = False
         self.form: InputForm = form_of("")
         self.entry: Entry = self.form.initial
         self._client = client
@@ -62,7 +60,7 @@ class ValueInput:
         """The resources to choose from, as (text, path): those of the device that may be writable."""
         known = self._mirrored.resources if self._mirrored else {}
         found = {path for path in known if _may_be_written(path)}
-        if self.path and not self.is_typed:
+        if self.path and not self.path_problem:
             found.add(self.path)
         return [(path_text(path), path) for path in sorted(found, key=_path_order)]
 
@@ -75,13 +73,13 @@ class ValueInput:
 
     def choose_path(self, path: str) -> None:
         """Write to this resource; the entry becomes the value it has, where that is known."""
-        self.is_typed = False
-        self._set_path(path)
-
-    def type_path(self, path: str | None = None) -> None:
-        """Write to a resource whose path is typed; without ``path``, to the same as before."""
-        self.is_typed = True
-        self._set_path(self.path if path is None else path.strip())
+        wanted = path.strip()
+        if wanted != self.path:
+            self.path = wanted
+            self._fit_form()
+            reported = self._reported
+            self.entry = entry_of(self.form, reported.value) if reported else self.form.initial
+            self._changed()
 
     def enter(self, entry: Entry) -> None:
         """What the input holds now."""
@@ -130,14 +128,6 @@ class ValueInput:
     def _reported(self) -> ReportedValue | None:
         resource = self._mirrored.resources.get(self.path) if self._mirrored else None
         return resource.reported if resource else None
-
-    def _set_path(self, path: str) -> None:
-        if path != self.path:
-            self.path = path
-            self._fit_form()
-            reported = self._reported
-            self.entry = entry_of(self.form, reported.value) if reported else self.form.initial
-        self._changed()
 
     def _fit_form(self) -> None:
         resource = self._mirrored.resources.get(self.path) if self._mirrored else None

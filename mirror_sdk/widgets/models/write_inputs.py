@@ -114,7 +114,8 @@ def read_entry(form: InputForm, entry: Entry, path: str) -> PythonValue:
         ValueRefused: It is none for this resource; the message says what is.
     """
     value = _read(form.kind, entry)
-    encode(value, path)
+    # Whether it may be written is found by the plan, device by device.
+    encode(value, path, allow_read_only=True)
     return value
 
 

@@ -1,5 +1,6 @@
 """What a value is entered with, and what becomes of what was entered."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk import ValueRefused
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.object_table import ResourceType
 from mirror_sdk.values import decode, encode
 from mirror_sdk.widgets.models.write_inputs import _KINDS, InputKind, entry_of, form_of, read_entry
 
@@ -129,10 +130,7 @@ def test_whatever_a_device_has_there_is_an_entry_of_the_right_kind(path, raw, co
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_a_value_or_refused(text):
     for path in (DEBOUNCE, TIME, LINK, PACKAGE, NAME, UNKNOWN):
-        assert lookup(path) is not None or path == UNKNOWN
-        try:
-            read_entry(form_of(path), text, path)
-        except ValueRefused as error:
-            assert str(error)
+        with suppress(ValueRefused):
+            encode(read_entry(form_of(path), text, path), path, allow_read_only=True)
