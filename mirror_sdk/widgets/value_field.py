@@ -65,7 +65,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
 
 def _boolean(_: InputForm) -> list[widgets.Widget]:
     return [
-        widgets.Checkbox(description="Value: true", indent=False, layout={"width": "auto", "margin": "2px 0 2px 76px"})
+        widgets.Checkbox(description="Value: true", indent=False, layout={"width": "auto", "margin": "2px 0 2px 80px"})
     ]
 
 

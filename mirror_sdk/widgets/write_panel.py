@@ -22,6 +22,7 @@ from mirror_sdk.widgets.value_field import ValueField
 from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
 SETTLE_SECONDS = 0.1
+_LINE_PIXELS = 28
 _FULL = {"width": "auto"}
 _STYLE = {"description_width": "70px"}
 _WRAP = {"flex_flow": "row wrap", "align_items": "center"}
@@ -125,7 +126,7 @@ class WritePanel(MirrorWidget):
         self.search = widgets.Text(description="Search", placeholder="name or id", layout=_FULL, style=_STYLE)
         self.search.observe(self.changed(devices.find), "value")
         self._boxes = [_Box(self) for _ in range(DEVICES_SHOWN)]
-        listed = widgets.VBox([one.box for one in self._boxes], layout={"min_height": "80px"})
+        self.boxes_view = widgets.VBox([one.box for one in self._boxes])
         self.device_pager = Pager("devices", devices.turn_page, self.handler)
         for button in (self.device_pager.previous, self.device_pager.next):
             button.layout.width = "86px"
@@ -137,13 +138,13 @@ class WritePanel(MirrorWidget):
         self.none_button.on_click(self.handler(lambda _: devices.pick_found(False)))
         self.devices_view = widgets.HTML(layout=_FULL)
         buttons = widgets.HBox([self.all_button, self.none_button])
-        parts = [self.search, listed, self.device_pager, self.devices_view, buttons]
+        parts = [self.search, self.boxes_view, self.device_pager, self.devices_view, buttons]
         return widgets.VBox(parts, layout={"flex": "0 1 320px", "min_width": "240px"})
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
         self.resource = widgets.Dropdown(
-            description="Resource", layout={"width": "100%", "max_width": "520px"}, style=_STYLE
+            description="Resource", layout={"width": "auto", "max_width": "520px"}, style=_STYLE
         )
         # By its path as well: JupyterLab takes keys for its own in a list that is folded, not in a text.
         self.path = widgets.Text(
@@ -153,9 +154,9 @@ class WritePanel(MirrorWidget):
             layout={"width": "340px"},
             style=_STYLE,
         )
-        self.paths_view = widgets.HTML(layout={"margin": "0 0 0 76px"})
+        self.paths_view = widgets.HTML(layout={"margin": "0 0 0 80px"})
         self.field = ValueField(value.enter, self.changed)
-        self.hint_view = widgets.HTML(layout={"margin": "0 0 0 76px"})
+        self.hint_view = widgets.HTML(layout={"margin": "0 0 0 80px"})
         for field in (self.resource, self.path):
             field.observe(self.changed(value.choose_path), "value")
         parts = [self.resource, self.paths_view, self.path, self.field, self.hint_view]
@@ -198,6 +199,7 @@ class WritePanel(MirrorWidget):
         devices, choices = self.model.devices, self.model.devices.choices
         for number, box in enumerate(self._boxes):
             box.show(choices[number] if number < len(choices) else None)
+        self.boxes_view.layout.min_height = f"{devices.lines * _LINE_PIXELS}px"
         self.device_pager.show(devices.pages)
         self.devices_view.value = status(devices.text)
 

@@ -26,11 +26,13 @@ TABLE_STYLE = """<style>
 .mirror-widget .mirror-writes td, .mirror-widget .mirror-writes th {
   height: auto; line-height: 1.4; overflow-wrap: anywhere; padding: 2px 6px; vertical-align: top; white-space: normal;
 }
+.mirror-widget .mirror-writes thead th { white-space: nowrap; }
 .mirror-widget .mirror-writes caption { color: var(--mirror-text); font-weight: 600; padding: 6px 0 2px; }
 .mirror-mark { display: block; }
+.mirror-widget .widget-checkbox label > * { padding-right: 3px; }
 .mirror-old { opacity: 0.55; }
 </style>"""
-_COLUMNS = (("device", "22%"), ("before", "15%"), ("to write", "15%"), ("state", "48%"))
+_COLUMNS = (("device", "20%"), ("before", "16%"), ("wanted", "16%"), ("state", "48%"))
 
 
 def counts_bar(counts: Mapping[WriteState, int], *, is_old: bool) -> str:

@@ -17,13 +17,20 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.output_path = folder / "output.txt"
+        # Settings of its own: tests change the theme, and a question about news would lie over what they click.
+        settings = folder / "settings"
+        notifications = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+        notifications.parent.mkdir(parents=True)
+        notifications.write_text('{"fetchNews": "false"}', encoding="utf-8")
         program = "from mirror_sdk.cli import main; main()"
         command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3"]
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=child_environment(JUPYTER_RUNTIME_DIR=str(folder / "runtime")),
+                env=child_environment(
+                    JUPYTER_RUNTIME_DIR=str(folder / "runtime"), JUPYTERLAB_SETTINGS_DIR=str(settings)
+                ),
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

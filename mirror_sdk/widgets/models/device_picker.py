@@ -113,6 +113,11 @@ class DevicePicker:
         ]
 
     @property
+    def lines(self) -> int:
+        """How many lines the list has where nothing is searched for: it keeps its place while people search."""
+        return min(len(self._candidates), DEVICES_SHOWN)
+
+    @property
     def picked(self) -> list[str]:
         """The ids of the devices that are picked, in the order in which they are listed."""
         listed = self._candidates

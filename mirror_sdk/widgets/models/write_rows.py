@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.frames.requests import RequestStatus, request_status
+from mirror_sdk.object_table import lookup
 from mirror_sdk.plan import Check, Decision, Plan
 from mirror_sdk.plan.checks import NO_EARLIER, PlannedWrite
 from mirror_sdk.values import ValueKind
@@ -82,7 +83,8 @@ def _decision(planned: PlannedWrite, with_offline: bool) -> Decision:
 
 
 def _row(planned: PlannedWrite, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
-    unit = planned.resource.unit if planned.resource else ""
+    definition = lookup(planned.want.path)
+    unit = planned.resource.unit if planned.resource else definition.unit if definition else ""
     match _decision(planned, with_offline):
         case Decision.REFUSE:
             state, reason = WriteState.REFUSED, planned.finding.reason
@@ -136,4 +138,8 @@ def _reason(planned: PlannedWrite) -> str:
 def _wanted(planned: PlannedWrite, unit: str) -> str:
     if planned.wanted.kind is not ValueKind.NONE:
         return value_text(planned.wanted, unit)
-    return "" if planned.want.value is NO_EARLIER else str(planned.want.value)[:MAX_VALUE_SHOWN]
+    value = planned.want.value
+    if value is NO_EARLIER:
+        return ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{str(value)[:MAX_VALUE_SHOWN]} {unit if is_number else ''}".rstrip()

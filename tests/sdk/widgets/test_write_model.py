@@ -285,8 +285,7 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     assert "no such device" in told["f" * 32]
     assert told["light-1"].startswith("it has this value, reported at 2026-")
     assert told["light-2"] == "the device is not registered"
-    row = model.rows[-1]
-    assert (row.before, row.wanted) == ("10 %", "40 %")
+    assert [(row.before, row.wanted) for row in model.rows[::4]] == [("no value yet", "40 %"), ("10 %", "40 %")]
     assert model.status_text == "Preview: 1 to write, 2 skipped, 2 refused. Nothing was sent yet."
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
