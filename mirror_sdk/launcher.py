@@ -47,7 +47,7 @@ def _own_server(*, shown: bool) -> dict[str, object]:
 def _tile(title: str, key: str) -> dict[str, object]:
     # Behind the #, so that the browser does not send the key and nobody logs it.
     fragment = f"#key={key}" if key else ""
-    return {"title": title, "icon_path": str(_ICON), "category": "Other", "path_info": f"{_NAME}/{fragment}"}
+    return {"title": title, "icon_path": str(_ICON), "path_info": f"{_NAME}/{fragment}"}
 
 
 def _local_port(address: str) -> int | None:

@@ -71,6 +71,15 @@ log_format_option = click.option(
 )
 
 
+def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
+    if key is not None:
+        try:
+            access_keys.check_form(key)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return key
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
@@ -127,6 +136,7 @@ def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
 )
 @click.option(
     "--key",
+    callback=_check_key,
     envvar="MIRROR_DEMO_KEY",
     show_envvar=True,
     help="The access key to have instead of a fresh one; it is not printed.",

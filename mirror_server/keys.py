@@ -75,16 +75,26 @@ def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: 
     database.write(lambda session: keys.put(session, stored))
 
 
+def check_form(key: str) -> tuple[str, str]:
+    """The id and the secret of a key.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    parts = _KEY.fullmatch(key)
+    if parts is None:
+        raise ValueError("an access key is ak_, 16 hexadecimal digits, _ and 43 letters, digits, - or _")
+    return parts[1], parts[2]
+
+
 def _fresh(key_id: str) -> str:
     return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
 
 
 def _stored(key: str, name: str, scopes: Iterable[Scope], at: Instant) -> StoredKey:
-    parts = _KEY.fullmatch(key)
-    if parts is None:
-        raise ValueError("an access key is ak_, 16 hexadecimal digits, _ and 43 letters, digits, - or _")
+    key_id, secret = check_form(key)
     words = " ".join(sorted(set(scopes)))
-    return StoredKey(parts[1], name, _hash(parts[2]), words, created_at=at, revoked_at=None)
+    return StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
 
 
 class Gate:
