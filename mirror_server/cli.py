@@ -74,7 +74,7 @@ log_format_option = click.option(
 def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
     if key is not None:
         try:
-            access_keys.check_form(key)
+            access_keys.parts_of(key)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return key

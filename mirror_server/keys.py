@@ -75,7 +75,7 @@ def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: 
     database.write(lambda session: keys.put(session, stored))
 
 
-def check_form(key: str) -> tuple[str, str]:
+def parts_of(key: str) -> tuple[str, str]:
     """The id and the secret of a key.
 
     Raises:
@@ -92,7 +92,7 @@ def _fresh(key_id: str) -> str:
 
 
 def _stored(key: str, name: str, scopes: Iterable[Scope], at: Instant) -> StoredKey:
-    key_id, secret = check_form(key)
+    key_id, secret = parts_of(key)
     words = " ".join(sorted(set(scopes)))
     return StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
 
