@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 from mirror_sdk._client import MirrorClient
@@ -86,14 +88,16 @@ class DemoServer:
             self._process.communicate()
 
     def _read_environment(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        while len(found) < len((HOST_VARIABLE, KEY_VARIABLE)):
-            line = self._process.stdout.readline() if self._process.stdout else ""
-            if not line:
-                raise DemoError("the server did not start; 'mirror-server demo' shows why")
-            match = _EXPORT.match(line)
-            if match:
-                found[match[1]] = match[2]
+        # What never prints its address is ended, and with it its output.
+        guard = threading.Timer(_READY_SECONDS, self._process.kill)
+        guard.start()
+        try:
+            exports = (_EXPORT.match(line) for line in self._process.stdout or ())
+            found = dict(match.groups() for match in islice(filter(None, exports), 2))
+        finally:
+            guard.cancel()
+        if found.keys() != {HOST_VARIABLE, KEY_VARIABLE}:
+            raise DemoError("the server did not start; 'mirror-server demo' shows why")
         return found
 
     def _wait_until_ready(self) -> None:

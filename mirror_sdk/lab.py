@@ -39,7 +39,7 @@ def run_lab(
     Raises:
         DemoError: JupyterLab or the server is not installed, or does not start.
     """
-    check_installed("jupyterlab", extra="notebook")
+    check_installed("jupyterlab", "jupyter_server_proxy", extra="notebook")
     with closing(DemoServer(devices=devices, seed=seed, database=database)) as server:
         say(f"Mirror with {server.count_devices()} simulated devices: {server.base_url}")
         say("Its page: the tile 'Device state mirror' in JupyterLab's launcher")

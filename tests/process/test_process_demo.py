@@ -140,6 +140,13 @@ def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
         DemoServer(database=tmp_path / "no-such-folder" / "mirror.db")
 
 
+def test_a_server_that_never_says_where_it_is_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_sdk.demo.SERVER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr("mirror_sdk.demo._READY_SECONDS", 0.5)
+    with pytest.raises(DemoError, match="the server did not start"):
+        DemoServer()
+
+
 def test_a_demo_key_in_the_environment_does_not_confuse_a_program_that_starts_a_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
