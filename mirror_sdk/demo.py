@@ -93,7 +93,7 @@ class DemoServer:
         guard.start()
         try:
             exports = (_EXPORT.match(line) for line in self._process.stdout or ())
-            found = dict(match.groups() for match in islice(filter(None, exports), 2))
+            found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
         finally:
             guard.cancel()
         if found.keys() != {HOST_VARIABLE, KEY_VARIABLE}:
