@@ -188,10 +188,11 @@ class AsyncMirrorClient:
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
+        tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         chosen = device_ids(await self.list_devices() if devices is None else devices)
-        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, server=self.base_url)
+        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
 
     # Device requests
 

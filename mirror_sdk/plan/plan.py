@@ -81,6 +81,9 @@ class Plan(PlanReport):
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
             ValueRefused: An argument is too small, or the plan is being applied already.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
+        ['success']
         """
         check_limits(
             concurrency=concurrency,
@@ -106,7 +109,10 @@ class Plan(PlanReport):
         return self.result
 
     def stop(self) -> None:
-        """Send no more. What is on its way stays so, and ``apply`` returns within about a second."""
+        """Send no more. What is on its way stays so, and ``apply`` returns within about a second.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stop()
+        """
         self._ledger.stop("it was stopped")
         self._stopped.set()
 
@@ -117,6 +123,14 @@ class Plan(PlanReport):
 
         Raises:
             MirrorError: The state could not be read.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> plan = client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.apply()["status"].tolist()
+        ['success']
+        >>> plan.undo().frame["wanted_num"].tolist()
+        [10.0]
         """
         return self._make_plan(self._undo())
 

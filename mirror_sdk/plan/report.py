@@ -46,6 +46,9 @@ class PlanReport:
         """The plan table: what is wanted, what was found, what is done about it.
 
         Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
+
+        >>> client.plan([(light, "/3311/0/5851", 400)]).frame["check"].tolist()
+        ['out_of_range']
         """
         return plan_frame(self._planned, server=self._server)
 
@@ -55,6 +58,9 @@ class PlanReport:
 
         See :func:`mirror_sdk.frames.requests_frame`; ``attrs["mirror"]["stopped_because"]`` says why sending ended
         early.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
+        ['queued']
         """
         frame = requests_frame([entry.request for entry in self._ledger.entries], server=self._server)
         frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because

@@ -50,6 +50,12 @@ class Recording:
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
+
+        >>> with client.record(folder / "run.parquet"):
+        ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        ...     bench.register(station)
+        >>> Recording(folder / "run.parquet").events()["event"].tolist()
+        ['registration', 'observation']
         """
         table, spans = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
@@ -58,7 +64,13 @@ class Recording:
         return build(columns, schema, tz=tz, complete=complete, server=self._about.server)
 
     def audit(self) -> Audit:
-        """Whether it is complete, from when to when, and what is missing."""
+        """Whether it is complete, from when to when, and what is missing.
+
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> recorder.recording.audit().events
+        0
+        """
         table, spans = self._read(distinct=False)
         distinct = _distinct(table)
         return _audit(distinct, spans, duplicates=table.num_rows - distinct.num_rows)
@@ -79,6 +91,14 @@ class Recording:
 
         Raises:
             ValueRefused: The instant is naive or lies before the recording, or ``tz`` is no time zone.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> state = recorder.recording.as_of(bench.get_clock())
+        >>> state["reported_num"].dropna().tolist()
+        [21.5]
         """
         moment("instant", instant)
         table, spans = self._read()
@@ -101,6 +121,12 @@ class Recording:
 
         Raises:
             ValueRefused: An instant is naive or lies before the recording, or the end lies before the beginning.
+
+        >>> begin = bench.get_clock()
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> len(recorder.recording.changes(begin, bench.advance(60)))
+        0
         """
         moment("begin", begin)
         moment("end", end)
