@@ -299,6 +299,11 @@ class AsyncWatch:
         return not self._task.done()
 
     @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        return self._reader.last_failure
+
+    @property
     def errors(self) -> tuple[Exception, ...]:
         """What went wrong, oldest first; the newest 100 are kept."""
         return tuple(self._errors)

@@ -9,10 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
-import httpx
-
 from mirror_sdk import _operations
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-import httpx
 from pydantic import SecretStr
 
+from mirror_sdk._httpx import httpx
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"

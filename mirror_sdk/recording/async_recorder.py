@@ -130,6 +130,8 @@ class AsyncRecorder:
             if reader.last_failure is not None:
                 raise reader.last_failure
             await asyncio.to_thread(self._tape.write, batch, after=after, seq=reader.position)
+        if self._tape.needs_state:
+            await asyncio.to_thread(self._tape.write_state, await self._take_state())
 
     async def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""

@@ -214,6 +214,8 @@ class Recorder:
             if reader.last_failure is not None:
                 raise reader.last_failure
             self._tape.write(batch, after=after, seq=reader.position)
+        if self._tape.needs_state:
+            self._tape.write_state(self._take_state())
 
     def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""

@@ -1,6 +1,5 @@
 """``mirror lab`` as a user starts it: server, JupyterLab and simulated time together, and nothing left afterwards."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -9,47 +8,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from process_lab import ADDRESS, MIRROR, Lab
 from process_server import answers, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 
 pytestmark = pytest.mark.process
 
-ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab/tree/(\S+)\?token=(\w+)")
-MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
-
-
-class Lab:
-    """A running ``mirror lab``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.output_path = folder / "output.txt"
-        program = "from mirror_sdk.cli import main; main()"
-        command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3"]
-        with self.output_path.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=child_environment(JUPYTER_RUNTIME_DIR=str(folder / "runtime")),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def find(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found: re.Match[str] = wait_until(
-            lambda: pattern.search(self.output_path.read_text()), f"{pattern.pattern} in the output", 60
-        )
-        return found
-
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     running = Lab(tmp_path)
     yield running
-    if running.process.poll() is None:
-        running.process.terminate()
-    running.process.wait(40)
+    running.close()
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
