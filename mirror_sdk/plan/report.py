@@ -99,13 +99,21 @@ _MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, Reque
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
 
 
-def check_limits(*, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int) -> None:
+def check_limits(
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
+) -> None:
     """Refuse what is no way to apply a plan.
 
     Raises:
         ValueRefused: One of them is too small; the message names it.
     """
-    least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
+    least: dict[str, tuple[float, int]] = {
+        "concurrency": (concurrency, 1),
+        "canary": (canary, 0),
+        "expiry_seconds": (expiry_seconds, 1),
+    }
+    if timeout is not None:
+        least["timeout"] = (timeout, 0)
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
     for name, (value, lowest) in least.items():

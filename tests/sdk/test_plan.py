@@ -203,6 +203,18 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     assert levels(client, lights) == [40] * 4
 
 
+def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_twice(client, bench, lights):
+    bench.set_online(lights[1], False)
+    plan = client.plan(all_to(lights, 40))
+    result = plan.apply(expiry_seconds=3600, timeout=0.5)
+    assert statuses(result) == ["success", "pending", "success", "success"]
+    assert statuses(plan.apply(expiry_seconds=3600, timeout=0)) == statuses(result)
+    assert len(client.list_device_requests(lights[1])) == 1
+    bench.advance(timedelta(minutes=50))
+    bench.set_online(lights[1], True)
+    assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
+
+
 def test_a_write_that_expires_is_a_failure(client, bench, lights):
     bench.set_online(lights[0], False)
     timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=61)))
@@ -235,7 +247,9 @@ def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, li
     assert statuses(plan.result) == ["queued"] * 4
 
 
-@pytest.mark.parametrize("arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}])
+@pytest.mark.parametrize(
+    "arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}, {"timeout": -0.5}]
+)
 def test_limits_that_are_none_are_refused_by_name(client, lights, arguments):
     plan = client.plan(all_to(lights, 40))
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
