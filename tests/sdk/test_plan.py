@@ -313,5 +313,5 @@ def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
     client.plan(all_to(lights, 40)).save(tmp_path / "plan.json")
     moved = (tmp_path / "plan.json").read_text().replace("mirror.localhost", "elsewhere.localhost")
     (tmp_path / "plan.json").write_text(moved)
-    with pytest.raises(ValueRefused, match="is a plan for http://elsewhere.localhost"):
+    with pytest.raises(ValueRefused, match=r"is a plan for http://elsewhere\.localhost"):
         client.load_plan(tmp_path / "plan.json")
