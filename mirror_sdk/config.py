@@ -73,6 +73,11 @@ def read_base_url(address: str) -> str:
     return str(url).rstrip("/")
 
 
+def is_loopback(base_url: str) -> bool:
+    """Whether an address leads to this machine."""
+    return _is_loopback(httpx.URL(base_url).host)
+
+
 _EXAMPLE = "https://mirror.example.com"
 
 

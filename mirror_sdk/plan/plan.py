@@ -54,6 +54,7 @@ class Plan(PlanReport):
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
@@ -66,7 +67,10 @@ class Plan(PlanReport):
             concurrency: How many writes may be under way at once.
             canary: How many to send first; all of them must succeed before any other is sent.
             max_failures: After how many failures no more is sent; ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device; waited for is a little longer.
+            expiry_seconds: For how long a write may wait for its device.
+            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
+                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
+                a long expiry, and nobody wants to wait as long.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -81,14 +85,21 @@ class Plan(PlanReport):
         >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
         ['success']
         """
-        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        check_limits(
+            concurrency=concurrency,
+            canary=canary,
+            max_failures=max_failures,
+            expiry_seconds=expiry_seconds,
+            timeout=timeout,
+        )
+        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if not self._applying.acquire(blocking=False):
             raise self._busy()
         try:
             self._stopped.clear()
             total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
             with progress_bar(total, "writes") as bar:
-                self._send_all(bar.update, concurrency, expiry_seconds)
+                self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._applying.release()
         return self.result
@@ -119,12 +130,14 @@ class Plan(PlanReport):
         """
         return self._make_plan(self._undo())
 
-    def _send_all(self, advance: Callable[[], object], concurrency: int, expiry_seconds: int) -> None:
+    def _send_all(
+        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
+    ) -> None:
         flying: dict[Future[None], Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    flying[self._begin(entry, expiry_seconds)] = entry
+                    flying[self._begin(entry, expiry_seconds, wait_seconds)] = entry
                 if not flying:
                     return
                 for landed in wait(flying, return_when=FIRST_COMPLETED).done:
@@ -136,12 +149,12 @@ class Plan(PlanReport):
             wait(flying)
             raise
 
-    def _begin(self, entry: Entry, expiry_seconds: int) -> Future[None]:
+    def _begin(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> Future[None]:
         carried_out: Future[None] = Future()
 
         def carry_out() -> None:
             try:
-                self._carry_out(entry, expiry_seconds)
+                self._carry_out(entry, expiry_seconds, wait_seconds)
             except BaseException as error:
                 carried_out.set_exception(error)
             else:
@@ -151,7 +164,7 @@ class Plan(PlanReport):
         threading.Thread(target=carry_out, name="mirror-plan", daemon=True).start()
         return carried_out
 
-    def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+    def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -167,10 +180,10 @@ class Plan(PlanReport):
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        self._wait(entry.request, expiry_seconds)
+        self._wait(entry.request, wait_seconds)
 
-    def _wait(self, request: DeviceRequest, expiry_seconds: int) -> None:
-        deadline = self._clock() + expiry_seconds + ANSWER_MARGIN_SECONDS
+    def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
+        deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
             try:
                 request.exception(min(remaining_seconds, _LOOK_SECONDS))

@@ -108,6 +108,7 @@ class WriteModel:
             canary=self.limits.canary,
             max_failures=self.limits.max_failures,
             expiry_seconds=self.limits.expiry_seconds,
+            timeout=None,
         )
         self.notices = Notices()
         self.version = 0
