@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
@@ -42,6 +43,26 @@ class PlanReport:
         return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{table._repr_html_()}"
 
     @property
+    def planned(self) -> Sequence[PlannedWrite]:
+        """The writes that are wanted, in their order, and what was found of each."""
+        return self._planned
+
+    @property
+    def requests(self) -> list[PlacedRequest | UnplacedRequest]:
+        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody."""
+        return [entry.request for entry in self._ledger.entries]
+
+    @property
+    def stopped_because(self) -> str | None:
+        """Why sending ended before all was sent; ``None`` when it did not."""
+        return self._ledger.stopped_because
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether any write may have had an effect."""
+        return any(entry.status in _MAY_HAVE_ACTED for entry in self._ledger.entries)
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The plan table: what is wanted, what was found, what is done about it.
 
@@ -62,8 +83,8 @@ class PlanReport:
         >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
         ['queued']
         """
-        frame = requests_frame([entry.request for entry in self._ledger.entries], server=self._server)
-        frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
+        frame = requests_frame(self.requests, server=self._server)
+        frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
     def _busy(self) -> ValueRefused:
@@ -100,7 +121,7 @@ _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REF
 
 
 def check_limits(
-    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None = None
 ) -> None:
     """Refuse what is no way to apply a plan.
 

@@ -21,6 +21,11 @@ class JupyterProcess:
         self.folder = folder
         self.output_path = folder / "output.txt"
         jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
+        # A question about news would lie over what tests click.
+        settings = folder / "config" / "lab" / "user-settings"
+        notifications = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+        notifications.parent.mkdir(parents=True, exist_ok=True)
+        notifications.write_text('{"fetchNews": "false"}', encoding="utf-8")
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=environment | jupyter, stdout=output, stderr=subprocess.STDOUT
