@@ -69,6 +69,14 @@ log_format_option = click.option(
     show_envvar=True,
     help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
 )
+access_log_option = click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    envvar="MIRROR_ACCESS_LOG",
+    show_envvar=True,
+    help="Write a line for each request; failures are written in either case.",
+)
 
 
 def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
@@ -100,12 +108,13 @@ def main() -> None:
 @port_option
 @settings_options
 @log_format_option
-def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
+@access_log_option
+def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    configure(log_format)
+    configure(log_format, access_log=access_log)
     _serve(
         Settings(callback_loopback=_is_loopback(host), **settings),
         host,

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from mirror_server.callout import Network
 from mirror_server.store.database import DEFAULT_URL
 
+ACCESS_LOG = "mirror_server.requests"
+"""Name of the logger that has a line for each request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from os import PathLike
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
+from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
 
@@ -87,6 +89,21 @@ class PlanReport:
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
+
+        It holds the async-ids, not how far the plan is: applied again, what the service knows already is not sent to
+        a device twice, as long as it remembers that, a day as a rule.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> client.load_plan(folder / "plan.json")
+        <Plan: 1 to write; nothing was sent, apply() sends>
+        """
+        save(path, self._server, self._planned)
+
     def _busy(self) -> ValueRefused:
         return ValueRefused("this plan is being applied already; wait for it, or stop() it")
 
@@ -121,7 +138,7 @@ _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REF
 
 
 def check_limits(
-    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None = None
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
 ) -> None:
     """Refuse what is no way to apply a plan.
 

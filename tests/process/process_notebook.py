@@ -14,11 +14,10 @@ from process_server import wait_until
 
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 START_SECONDS = 60
-_RAN = re.compile(r"\[\d+\]:")
 
 
 class Notebook:
-    """A notebook whose cells were run, and what went wrong on its page.
+    """A notebook whose cells are run, and what went wrong on its page.
 
     Args:
         lab: The JupyterLab it is opened in.
@@ -31,7 +30,7 @@ class Notebook:
 
     def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str], *, width: int = 1400) -> None:
         address, _, token = lab.find(ADDRESS).groups()
-        name = f"panel-{next(self.numbers)}"
+        name = f"notebook-{next(self.numbers)}"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, lab.folder / "mirror-notebooks" / f"{name}.ipynb")
@@ -39,6 +38,7 @@ class Notebook:
         with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
             wait_until(lambda: _answers(http), "JupyterLab to answer", START_SECONDS)
         self.context = browser.new_context(viewport={"width": width, "height": 1100})
+        self.context.set_default_timeout(30_000)
         self.page: Page = self.context.new_page()
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
@@ -48,9 +48,12 @@ class Notebook:
         # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
         expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
-        # JupyterLab takes the focus as long as cells run.
-        for number in range(len(cells)):
-            expect(self.cell(number).locator(".jp-InputPrompt")).to_have_text(_RAN, timeout=START_SECONDS * 1000)
+
+    def wait_for_the_cells(self) -> None:
+        """Until all have run; as long as they do, JupyterLab takes the focus."""
+        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
+        ran = [re.compile(r"\[\d+\]:")] * prompts.count()
+        expect(prompts).to_have_text(ran, timeout=START_SECONDS * 1000)
 
     def choose(self, *entries: str) -> None:
         """Choose an entry of a menu."""
@@ -66,6 +69,14 @@ class Notebook:
     def cell(self, number: int) -> Locator:
         """A cell, counted from 0."""
         return self.page.locator(".jp-CodeCell").nth(number)
+
+    def widget(self, cell: int = 1) -> Locator:
+        """The widget that a cell shows."""
+        return self.cell(cell).locator(".mirror-widget").first
+
+    def has_focus(self, locator: Locator) -> bool:
+        """Whether this takes what is typed."""
+        return bool(locator.evaluate("element => element === document.activeElement"))
 
     def keys(self, *keys: str) -> None:
         """Press keys, one after the other."""

@@ -47,6 +47,7 @@ def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium, "install Debian's package chromium"
     with sync_playwright() as playwright:
+        expect.set_options(timeout=20_000)
         started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         yield started
         started.close()
@@ -59,7 +60,8 @@ def open_panel(lab: Lab, browser: Browser) -> Iterator[Any]:
     def make(*cells: str, **options: Any) -> tuple[Notebook, Locator]:
         notebook = Notebook(lab, browser, (SET_UP, *cells), **options)
         opened.append(notebook)
-        panel = notebook.cell(1).locator(".mirror-widget").first
+        notebook.wait_for_the_cells()
+        panel = notebook.widget()
         expect(panel.get_by_role("button", name="Preview")).to_be_visible(timeout=60_000)
         return notebook, panel
 
@@ -138,6 +140,10 @@ def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     )
     panel.get_by_label("Search").focus()
     expect(panel).to_contain_text("listed is what key-a has")
+    tab_to(notebook, "key-b")
+    notebook.keys("Space")
+    expect(panel).to_contain_text("1 of 2 devices picked")
+    notebook.keys("Space")
     tab_to(notebook, "Path")
     notebook.page.keyboard.type(LEVEL)
     notebook.keys("Enter")

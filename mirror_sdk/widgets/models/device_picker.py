@@ -74,6 +74,7 @@ class DevicePicker:
         self._given = None if given is None else read_ids(given)
         self._picked = dict.fromkeys(self._given or ())
         self._directory: dict[str, Device] = {}
+        self._candidates = self._given or []
         self._listing = Reload(clock, DIRECTORY_RELOAD_SECONDS)
 
     def load(self) -> None:
@@ -156,12 +157,6 @@ class DevicePicker:
             self.load()
 
     @property
-    def _candidates(self) -> list[str]:
-        if self._given is not None:
-            return self._given
-        return sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
-
-    @property
     def _found(self) -> list[str]:
         wanted = self.search.strip().casefold()
         return [one for one in self._candidates if wanted in f"{self.name(one)}\n{one}".casefold()]
@@ -183,6 +178,8 @@ class DevicePicker:
     def _took(self, number: int, devices: DeviceList) -> None:
         if self._listing.end(number):
             self._directory = {device.id: device for device in devices}
+            if self._given is None:
+                self._candidates = sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
             self._notices.clear("directory")
             self._changed()
 

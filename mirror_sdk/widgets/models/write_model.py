@@ -108,6 +108,7 @@ class WriteModel:
             canary=self.limits.canary,
             max_failures=self.limits.max_failures,
             expiry_seconds=self.limits.expiry_seconds,
+            timeout=None,
         )
         self.notices = Notices()
         self.version = 0
@@ -126,6 +127,7 @@ class WriteModel:
         self._applied: Plan | None = None
         self._is_stopping = False
         self._statuses: list[RequestStatus] = []
+        self._made: tuple[int, list[WriteRow]] = (-1, [])
 
     @property
     def missing(self) -> str:
@@ -273,6 +275,12 @@ class WriteModel:
 
     @property
     def _rows(self) -> list[WriteRow]:
+        """All writes, made once for each version: a fleet has many."""
+        if self._made[0] != self.version:
+            self._made = self.version, self._make_rows()
+        return self._made[1]
+
+    def _make_rows(self) -> list[WriteRow]:
         if self.plan is None:
             return []
         is_begun = self.stage in {Stage.WRITING, Stage.ENDED}

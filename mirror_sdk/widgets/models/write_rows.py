@@ -84,7 +84,7 @@ def _decision(planned: PlannedWrite, with_offline: bool) -> Decision:
 
 def _row(planned: PlannedWrite, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
     definition = lookup(planned.want.path)
-    unit = planned.resource.unit if planned.resource else definition.unit if definition else ""
+    unit = planned.unit or (definition.unit if definition else "")
     match _decision(planned, with_offline):
         case Decision.REFUSE:
             state, reason = WriteState.REFUSED, planned.finding.reason
