@@ -13,6 +13,7 @@ from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.devices.simulator import SimulatedState
+from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
 
@@ -77,6 +78,20 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     if resource.desired_updated_at is not None:
         desired["status_updated_at"] = timestamp(resource.desired_updated_at)
     return desired | {"requested_at": timestamp(resource.requested_at)}
+
+
+def snapshot_end(snapshot: Snapshot) -> bytes:
+    """How a fleet snapshot ends."""
+    return orjson.dumps(
+        {
+            "object": "snapshot-end",
+            "taken_at": timestamp(snapshot.taken_at),
+            "device_count": snapshot.device_count,
+            "selected_count": snapshot.selected_count,
+            "revision": snapshot.revision,
+            "seq": snapshot.seq,
+        }
+    )
 
 
 def device(row: DeviceRow) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Any
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
+from mirror_server.store import revisions
 from mirror_server.store.session import Session
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-    " created_at, updated_at, last_contact_at, registration_expires_at"
+    " created_at, updated_at, last_contact_at, registration_expires_at, revision"
 )
 _RESOURCE = (
     "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
@@ -23,7 +24,10 @@ _RESOURCE = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1."""
+    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1.
+
+    ``revision`` is the number of the last change of its device object; see :mod:`mirror_server.store.revisions`.
+    """
 
     device_id: str
     endpoint_name: str
@@ -35,6 +39,7 @@ class DeviceRow:
     updated_at: Instant
     last_contact_at: Instant
     registration_expires_at: Instant
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ def put(session: Session, device: DeviceRow) -> None:
         " registration_expires_at = excluded.registration_expires_at",
         **{name: getattr(device, name) for name in DeviceRow.__slots__},
     )
+    revisions.note_change(session, [device.device_id])
 
 
 def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
@@ -111,6 +117,7 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
         registered=int(registered),
         at=at,
     )
+    revisions.note_change(session, [device_id])
 
 
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
@@ -209,6 +216,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
             for resource in announced_now
         ],
     )
+    revisions.note_change(session, [device_id])
 
 
 def knows_path(session: Session, device_id: str, path: str) -> bool:
@@ -246,6 +254,7 @@ def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
         " reported_expires_at = excluded.reported_expires_at",
         values,
     )
+    revisions.note_change(session, {value["device_id"] for value in values})
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
@@ -280,6 +289,7 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
         requested_at=desired_value.requested_at,
         status_updated_at=desired_value.status_updated_at,
     )
+    revisions.note_change(session, [device_id])
 
 
 def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:

@@ -1,0 +1,35 @@
+"""The fleet snapshot: the forms it comes in, and how it ends. Source: wire.md 7."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mirror_sdk.wire.model import Timestamp, WireModel
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+
+Compression = Literal["none", "lz4", "zstd"]
+COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
+"""How the buffers of an Arrow stream may be compressed."""
+
+END_KEY = b"mirror.end"
+"""Under which key the last batch of an Arrow stream, an empty one, has the end in its metadata."""
+
+MAX_PATTERNS = 256
+
+
+class SnapshotEnd(WireModel):
+    """How a snapshot ends: the last line of NDJSON. What breaks off before it is not whole.
+
+    ``device_count`` counts the devices of this answer, ``selected_count`` those of the selection: more of them where
+    only what has changed was asked for. ``revision`` is the number of the mirror's last change, ``seq`` that of the
+    last entry in the application's notification log, both at ``taken_at``.
+    """
+
+    object: Literal["snapshot-end"] = "snapshot-end"
+    taken_at: Timestamp
+    device_count: int
+    selected_count: int
+    revision: int
+    seq: int

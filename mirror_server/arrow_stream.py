@@ -1,0 +1,147 @@
+"""Device objects as an Arrow IPC stream: one row a device, its resources in a list. Source: wire.md 7.
+
+Payloads stay the bytes they are, with their content types: what they mean is the reader's to say. pyarrow is loaded
+with this module, which is imported when the first such stream is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import accumulate
+
+import pyarrow as pa
+
+from mirror_sdk.wire.snapshot import END_KEY, Compression
+from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.snapshots import Snapshot
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.session import Row
+from mirror_server.store.snapshots import SNAPSHOT_COLUMNS
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_INSTANT = pa.timestamp("ms", tz="UTC")
+_RESOURCE = pa.struct(
+    [
+        pa.field("path", _WORD),
+        pa.field("subscribed", pa.bool_()),
+        pa.field("reported_value", pa.binary()),
+        pa.field("reported_content_type", _WORD),
+        pa.field("reported_at", _INSTANT),
+        pa.field("reported_expires_at", _INSTANT),
+        pa.field("desired_value", pa.binary()),
+        pa.field("desired_content_type", _WORD),
+        pa.field("desired_status", pa.int8()),
+        pa.field("desired_at", _INSTANT),
+        pa.field("desired_updated_at", _INSTANT),
+        pa.field("requested_at", _INSTANT),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        pa.field("device_id", pa.string()),
+        pa.field("endpoint_name", pa.string()),
+        pa.field("resources", pa.list_(_RESOURCE)),
+    ]
+)
+"""The columns of the stream."""
+
+_END_OF_STREAM_BYTES = 8
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_ROWS = 50_000
+_HELD_PAGE_BYTES = 4 * 1024 * 1024
+
+_Columns = list[list[object]]
+
+
+def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, end: bytes) -> Generator[bytes]:
+    """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
+    encoder = _Encoder(compression)
+    yield encoder.head
+    for page in snapshot.pages():
+        key = (compression, snapshot.patterns, tuple((device.device_id, device.revision) for device in page))
+        encoded = held.get(key)
+        if encoded is not None:
+            yield encoded
+            continue
+        pieces: list[bytes] = []
+        is_small = True
+        for part, columns in _parts(page, snapshot.resources(page)):
+            piece = encoder.encode(part, columns)
+            yield piece
+            pieces.append(piece)
+            if sum(map(len, pieces)) > _HELD_PAGE_BYTES:
+                pieces.clear()
+                is_small = False
+        if is_small:
+            held.put(key, b"".join(pieces))
+    yield encoder.tail(end)
+
+
+class _Encoder:
+    """Makes pieces that can be put together to one stream."""
+
+    def __init__(self, compression: Compression) -> None:
+        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        self.head = self._stream()[:-_END_OF_STREAM_BYTES]
+
+    def encode(self, page: Sequence[DeviceRow], columns: _Columns) -> bytes:
+        """A piece with these devices; the columns are those of :data:`SNAPSHOT_COLUMNS`, by device and path."""
+        return self._stream(_batch(page, columns))[len(self.head) : -_END_OF_STREAM_BYTES]
+
+    def tail(self, end: bytes) -> bytes:
+        """The last piece."""
+        nothing: _Columns = [[] for _ in SNAPSHOT_COLUMNS]
+        return self._stream(_batch([], nothing), {END_KEY: end})[len(self.head) :]
+
+    def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA, options=self._options) as writer:
+            if batch is not None:
+                writer.write_batch(batch, custom_metadata=metadata)
+        return bytes(sink.getvalue())
+
+
+def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
+    """The devices and their resources, in parts that are not too large where one device is not."""
+    columns: _Columns = [[] for _ in SNAPSHOT_COLUMNS]
+    size = 0
+    for some in rows:
+        for column, values in zip(columns, zip(*some, strict=True), strict=True):
+            column.extend(values)
+        size += _size(some)
+        is_large = size > _BATCH_BYTES or len(columns[0]) > _BATCH_ROWS
+        if is_large and (behind := columns[0].index(last := columns[0][-1])):
+            count = next(index for index, device in enumerate(page) if device.device_id == last)
+            yield page[:count], [column[:behind] for column in columns]
+            page, columns, size = page[count:], [column[behind:] for column in columns], 0
+    yield page, columns
+
+
+def _size(rows: Sequence[Row]) -> int:
+    return sum(len(row[3] or b"") + len(row[7] or b"") for row in rows)
+
+
+def _batch(page: Sequence[DeviceRow], columns: _Columns) -> pa.RecordBatch:
+    ids, *values = columns
+    counts = Counter(ids)
+    offsets = [0, *accumulate(counts[device.device_id] for device in page)]
+    fields = [_RESOURCE.field(index) for index in range(_RESOURCE.num_fields)]
+    arrays = [_array(column, field.type) for column, field in zip(values, fields, strict=True)]
+    resources = pa.StructArray.from_arrays(arrays, fields=fields)
+    return pa.record_batch(
+        [
+            pa.array([device.device_id for device in page], pa.string()),
+            pa.array([device.endpoint_name for device in page], pa.string()),
+            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), resources, type=SCHEMA.field("resources").type),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    if kind == _WORD:
+        return pa.array(values, pa.string()).dictionary_encode()
+    if kind == pa.bool_():
+        return pa.array(values, pa.int8()).cast(pa.bool_())
+    return pa.array(values, kind)

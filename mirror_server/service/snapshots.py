@@ -1,0 +1,118 @@
+"""The fleet snapshot: many device objects as of one instant. Source: wire.md 7."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.store import devices, logs, revisions, snapshots
+from mirror_server.store.database import Database
+from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.session import Row, Session
+
+REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
+_DEVICES_AT_A_TIME = 500
+_MOST_AT_ONCE = 8
+_AGAIN_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a snapshot shows.
+
+    Attributes:
+        conditions: Which devices; all that meet every condition.
+        patterns: Which of their resources, by path; all without any.
+        changed_after: Only devices that have changed after this revision.
+    """
+
+    conditions: Sequence[Condition] = ()
+    patterns: tuple[str, ...] = ()
+    changed_after: int | None = None
+
+
+class Snapshot:
+    """An open snapshot. It sees the mirror as it was when it was opened, until it is closed.
+
+    Attributes:
+        taken_at: When it was opened.
+        device_count: How many devices it shows.
+        selected_count: How many devices meet the conditions, changed or not.
+        revision: Number of the last change it shows.
+        seq: Number of the last entry in the application's log that it knows of.
+    """
+
+    def __init__(self, session: Session, selection: Selection, app_id: str, taken_at: Instant) -> None:
+        self.taken_at = taken_at
+        self.revision = revisions.last(session)
+        self.selected_count = devices.count(session, selection.conditions)
+        self._session = session
+        self._patterns = selection.patterns
+        self._conditions = list(selection.conditions)
+        if selection.changed_after is not None:
+            self._conditions.append(Condition("revision", ">", (selection.changed_after,)))
+        self.device_count = devices.count(session, self._conditions)
+        state = logs.state(session, app_id)
+        self.seq = state.last_seq if state else 0
+        self._held = ExitStack()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Which resources it shows."""
+        return self._patterns
+
+    def pages(self) -> Iterator[list[DeviceRow]]:
+        """Its devices by id, some hundred at a time."""
+        after: str | None = None
+        while page := devices.page(
+            self._session, self._conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME
+        ):
+            yield page
+            after = page[-1].device_id
+
+    def resources(self, page: Sequence[DeviceRow]) -> Iterator[list[Row]]:
+        """The resources of some devices; see :func:`mirror_server.store.snapshots.resources_of`."""
+        return snapshots.resources_of(self._session, [device.device_id for device in page], self._patterns)
+
+    def on_close(self, resource: ExitStack) -> None:
+        """Have this closed with the snapshot."""
+        self._held = resource
+
+    def close(self) -> None:
+        """Let go of the database; harmless when that was done."""
+        self._held.close()
+
+
+class SnapshotService:
+    """Opens snapshots, a few at once: each keeps a connection, and the database from tidying up its log."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+
+    def open(self, app_id: str, selection: Selection) -> Snapshot:
+        """A snapshot as of now; whoever opens it closes it.
+
+        Raises:
+            Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
+        """
+        if not self._places.acquire(blocking=False):
+            message = f"{_MOST_AT_ONCE} snapshots are being sent; try again in a moment"
+            raise Refusal(429, message, reason="TOO_MANY_SNAPSHOTS", retry_after_seconds=_AGAIN_SECONDS)
+        with ExitStack() as stack:
+            stack.callback(self._places.release)
+            # Before anything is read, so that no value is older than the snapshot says it is.
+            taken_at = self._clock.now()
+            session = stack.enter_context(self._database.read())
+            snapshot = Snapshot(session, selection, app_id, taken_at)
+            if selection.changed_after is not None and selection.changed_after > snapshot.revision:
+                message = f"{selection.changed_after} is beyond the last change, {snapshot.revision}; take it all again"
+                raise Refusal.of_field("changed_after", message, reason=REVISION_BEYOND_MIRROR)
+            snapshot.on_close(stack.pop_all())
+        return snapshot

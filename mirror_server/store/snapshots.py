@@ -1,0 +1,42 @@
+"""Reading many devices at once, as many at a time as fit. Source: wire.md 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mirror_server.store.session import Row, Session
+
+SNAPSHOT_COLUMNS = (
+    "device_id", "path", "subscribed", "reported_value", "reported_content_type", "reported_at", "reported_expires_at",
+    "desired_value", "desired_content_type", "desired_status", "desired_at", "desired_updated_at", "requested_at",
+)  # fmt: skip
+_ROWS_AT_A_TIME = 1000
+
+
+def resources_of(session: Session, device_ids: Sequence[str], patterns: Sequence[str]) -> Iterator[list[Row]]:
+    """The resources of these devices in :data:`SNAPSHOT_COLUMNS`, by device id and path, in lists of a thousand.
+
+    Args:
+        session: The transaction.
+        device_ids: The devices.
+        patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
+            any, all.
+    """
+    parameters: dict[str, object] = {f"d{index}": device_id for index, device_id in enumerate(device_ids)}
+    where = [f"device_id IN ({', '.join(f':{name}' for name in parameters)})"]
+    if patterns:
+        where.append(f"({' OR '.join(_match(index, pattern, parameters) for index, pattern in enumerate(patterns))})")
+    return session.each(
+        f"SELECT {', '.join(SNAPSHOT_COLUMNS)} FROM resources WHERE {' AND '.join(where)} ORDER BY device_id, path",
+        _ROWS_AT_A_TIME,
+        **parameters,
+    )
+
+
+def _match(index: int, pattern: str, parameters: dict[str, object]) -> str:
+    prefix = pattern.removesuffix("*")
+    parameters[f"p{index}"] = prefix
+    if prefix == pattern:
+        return f"path = :p{index}"
+    parameters[f"n{index}"] = len(prefix)
+    return f"substr(path, 1, :n{index}) = :p{index}"
