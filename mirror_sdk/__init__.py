@@ -40,6 +40,8 @@ from mirror_sdk.errors import (
     WriteRejected,
 )
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.explanation import Explanation
+from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
 from mirror_sdk.progress import show_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import Value, ValueKind
@@ -75,6 +77,7 @@ __all__ = [
     "DeviceUnavailable",
     "Event",
     "EventKind",
+    "Explanation",
     "GapWarning",
     "LimitExceeded",
     "MirrorClient",
@@ -84,7 +87,9 @@ __all__ = [
     "ReportedValue",
     "RequestExpired",
     "Resource",
+    "ResourceDeclaration",
     "ResourceNotFound",
+    "ResourceType",
     "ServerError",
     "UnexpectedAnswer",
     "Value",
@@ -94,5 +99,7 @@ __all__ = [
     "Watch",
     "WebhookReceiver",
     "WriteRejected",
+    "load_object_definitions",
+    "register_object",
     "show_progress",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -27,8 +27,9 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.errors import AccessDenied, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
+
+T = TypeVar("T")
 
 
 class AsyncMirrorClient:
@@ -165,6 +168,20 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
         return await self._send(_operations.list_resources(device_id))
 
+    async def explain(self, device_id: str, path: str) -> Explanation:
+        """As :meth:`mirror_sdk.MirrorClient.explain`."""
+        return explain(
+            Facts(
+                device=await self.get_directory_device(device_id),
+                mirrored=await self.get_device(device_id),
+                path=path,
+                announced=await self.list_resources(device_id),
+                subscriptions=await _if_allowed(self.list_subscriptions(device_id)),
+                rules=await _if_allowed(self.get_presubscriptions()),
+                waiting=await _if_allowed(self.list_device_requests(device_id)),
+            )
+        )
+
     async def state_frame(
         self,
         devices: Iterable[str | Device] | None = None,
@@ -212,9 +229,10 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return await self._begin(
             "PUT",
             device_id,
@@ -288,10 +306,16 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
         request = await self.begin_write(
-            device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
         )
         await request.result(timeout)
 
@@ -500,3 +524,11 @@ class AsyncMirrorClient:
             _expectation=expectation,
             _pump=self._pump,
         )
+
+
+async def _if_allowed(asking: Awaitable[T]) -> T | None:
+    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
+    try:
+        return await asking
+    except (AccessDenied, NotFound):
+        return None

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -27,8 +27,9 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.errors import AccessDenied, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class MirrorClient:
@@ -197,6 +201,29 @@ class MirrorClient:
         """
         return self._send(_operations.list_resources(device_id))
 
+    def explain(self, device_id: str, path: str) -> Explanation:
+        """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
+
+        What the key may not ask for is left out, or said to be unknown.
+
+        Raises:
+            KeyError: The device never introduced this resource; the message lists close paths.
+            NotFound: There is no such device.
+
+        Source: specification 2.2, 3.1 to 3.3.
+        """
+        return explain(
+            Facts(
+                device=self.get_directory_device(device_id),
+                mirrored=self.get_device(device_id),
+                path=path,
+                announced=self.list_resources(device_id),
+                subscriptions=_if_allowed(self.list_subscriptions, device_id),
+                rules=_if_allowed(self.get_presubscriptions),
+                waiting=_if_allowed(self.list_device_requests, device_id),
+            )
+        )
+
     def state_frame(
         self,
         devices: Iterable[str | Device] | None = None,
@@ -263,17 +290,19 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
         Arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
+                ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
         """
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return self._begin(
             "PUT",
             device_id,
@@ -377,12 +406,20 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """Have a device take a value; returns when it has.
 
         Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
         """
-        request = self.begin_write(device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds)
+        request = self.begin_write(
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
+        )
         request.result(timeout)
 
     def execute(
@@ -706,3 +743,11 @@ class MirrorClient:
             _expectation=expectation,
             _pump=self._pump,
         )
+
+
+def _if_allowed(ask: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
+    try:
+        return ask(*arguments, **options)
+    except (AccessDenied, NotFound):
+        return None

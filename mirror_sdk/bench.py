@@ -115,7 +115,7 @@ class Bench:
             ValueRefused: The value does not go with what is declared for the path.
         """
         given = {
-            "value": value if isinstance(value, str) else encode(value, path, TEXT_PLAIN)[0].decode(),
+            "value": value if isinstance(value, str) else _as_text(value, path),
             "observable": observable,
             "auto_observable": auto_observable,
             "writable": writable,
@@ -158,3 +158,8 @@ class Bench:
         """
         seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
         return self._send(_operations.advance_bench_clock(seconds)).now
+
+
+def _as_text(value: object, path: str) -> str:
+    """What a device has itself is no write: measured values are declared read-only."""
+    return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()

@@ -182,7 +182,10 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @click.argument("value")
 @timeout_option
 @expiry_option
-def write(device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None) -> None:
+@click.option("--allow-read-only", is_flag=True, help="Also what is declared read-only, for a device that takes it.")
+def write(
+    device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None, allow_read_only: bool
+) -> None:
     r"""Have a DEVICE take a VALUE at PATH; done when it has.
 
     \b
@@ -190,7 +193,10 @@ def write(device: str, path: str, value: str, timeout: float | None, expiry_seco
     """
     typed = _typed(value, path)
     with MirrorClient.from_env() as client:
-        request = client.begin_write(_device_id(client, device), path, typed, expiry_seconds=expiry_seconds)
+        device_id = _device_id(client, device)
+        request = client.begin_write(
+            device_id, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
+        )
         request.result(timeout)
 
 

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReportedValue:
-    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds."""
+    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
+
+    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that.
+    """
 
     value: Value
     reported_at: datetime | None
     expires_at: datetime | None
+    origin: str | None = None
 
     def __repr__(self) -> str:
         return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
@@ -41,7 +45,8 @@ class DesiredValue:
     """The last value requested to be written, and what became of the write.
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
-    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending.
+    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
+    write failed, where the service tells that.
     """
 
     value: Value
@@ -49,6 +54,7 @@ class DesiredValue:
     desired_at: datetime | None
     status_updated_at: datetime | None
     requested_at: datetime | None
+    category: str | None = None
 
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.name}"
@@ -60,7 +66,7 @@ class Resource:
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
     ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
-    same object instance goes before the declared one.
+    same object instance goes before the declared one. ``subscribed_at`` is ``None`` where the service does not tell it.
     """
 
     path: str
@@ -69,6 +75,7 @@ class Resource:
     subscribed: bool
     reported: ReportedValue | None
     desired: DesiredValue | None
+    subscribed_at: datetime | None = None
 
     def __repr__(self) -> str:
         return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
@@ -241,6 +248,7 @@ def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Res
         subscribed=state.subscribed,
         reported=_reported(state),
         desired=_desired(state),
+        subscribed_at=state.subscribed_at,
     )
 
 
@@ -249,7 +257,7 @@ def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
     if reported.value is None:
         return None
     value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at)
+    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin)
 
 
 def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
@@ -257,7 +265,14 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
     if desired.value is None:
         return None
     value = decode(desired.value, desired.content_type, state.resource_path)
-    return DesiredValue(value, desired.status, desired.desired_at, desired.status_updated_at, desired.requested_at)
+    return DesiredValue(
+        value=value,
+        status=desired.status,
+        desired_at=desired.desired_at,
+        status_updated_at=desired.status_updated_at,
+        requested_at=desired.requested_at,
+        category=desired.category,
+    )
 
 
 def _is_pending(resource: Resource) -> bool:

@@ -17,7 +17,7 @@ from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
-from mirror_server.store.snapshots import SNAPSHOT_COLUMNS
+from mirror_server.store.snapshots import STATE_COLUMNS
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _INSTANT = pa.timestamp("ms", tz="UTC")
@@ -33,7 +33,6 @@ _RESOURCE = pa.struct(
         pa.field("desired_content_type", _WORD),
         pa.field("desired_status", pa.int8()),
         pa.field("desired_at", _INSTANT),
-        pa.field("desired_updated_at", _INSTANT),
         pa.field("requested_at", _INSTANT),
     ]
 )
@@ -66,7 +65,7 @@ def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, 
             continue
         pieces: list[bytes] = []
         is_small = True
-        for part, columns in _parts(page, snapshot.resources(page)):
+        for part, columns in _parts(page, snapshot.resources(page, STATE_COLUMNS)):
             piece = encoder.encode(part, columns)
             yield piece
             pieces.append(piece)
@@ -86,12 +85,12 @@ class _Encoder:
         self.head = self._stream()[:-_END_OF_STREAM_BYTES]
 
     def encode(self, page: Sequence[DeviceRow], columns: _Columns) -> bytes:
-        """A piece with these devices; the columns are those of :data:`SNAPSHOT_COLUMNS`, by device and path."""
+        """A piece with these devices; the columns are device id and :data:`STATE_COLUMNS`, by device and path."""
         return self._stream(_batch(page, columns))[len(self.head) : -_END_OF_STREAM_BYTES]
 
     def tail(self, end: bytes) -> bytes:
         """The last piece."""
-        nothing: _Columns = [[] for _ in SNAPSHOT_COLUMNS]
+        nothing: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
         return self._stream(_batch([], nothing), {END_KEY: end})[len(self.head) :]
 
     def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
@@ -104,7 +103,7 @@ class _Encoder:
 
 def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
     """The devices and their resources, in parts that are not too large where one device is not."""
-    columns: _Columns = [[] for _ in SNAPSHOT_COLUMNS]
+    columns: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
     size = 0
     for some in rows:
         for column, values in zip(columns, zip(*some, strict=True), strict=True):

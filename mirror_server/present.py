@@ -48,9 +48,16 @@ def _resource(resource: ResourceRow) -> dict[str, Any]:
     return {
         "resource_path": resource.path,
         "subscribed": bool(resource.subscribed),
+        **_subscribed_since(resource),
         "reported": _reported(resource),
         "desired": _desired(resource),
     }
+
+
+def _subscribed_since(resource: ResourceRow) -> dict[str, Any]:
+    if not resource.subscribed or resource.subscribed_at is None:
+        return {}
+    return {"subscribed_at": timestamp(resource.subscribed_at)}
 
 
 def _reported(resource: ResourceRow) -> dict[str, Any]:
@@ -63,6 +70,8 @@ def _reported(resource: ResourceRow) -> dict[str, Any]:
     }
     if resource.reported_expires_at is not None:
         reported["expires_at"] = timestamp(resource.reported_expires_at)
+    if resource.reported_origin is not None:
+        reported["origin"] = resource.reported_origin
     return reported
 
 
@@ -77,6 +86,8 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     }
     if resource.desired_updated_at is not None:
         desired["status_updated_at"] = timestamp(resource.desired_updated_at)
+    if resource.desired_category is not None:
+        desired["category"] = resource.desired_category
     return desired | {"requested_at": timestamp(resource.requested_at)}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import unknown_device
@@ -218,8 +219,9 @@ class DeviceService:
 
     def _store_observation(self, session: Session, observation: Observation, now: Instant) -> None:
         device_id, path = observation.device_id, observation.path
-        devices.report(session, [reported_row(device_id, path, observation.content, now)])
         app_ids = subscriptions.active_apps(session, device_id, path)
+        origin: Origin = "subscription" if app_ids else "auto_observation"
+        devices.report(session, [reported_row(device_id, path, observation.content, now, origin)])
         if app_ids:
             self._subscriptions.notify(
                 session, device_id, path, observation.content, changed_at=observation.changed_at, app_ids=app_ids

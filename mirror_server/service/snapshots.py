@@ -75,9 +75,10 @@ class Snapshot:
             yield page
             after = page[-1].device_id
 
-    def resources(self, page: Sequence[DeviceRow]) -> Iterator[list[Row]]:
+    def resources(self, page: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
         """The resources of some devices; see :func:`mirror_server.store.snapshots.resources_of`."""
-        return snapshots.resources_of(self._session, [device.device_id for device in page], self._patterns)
+        device_ids = [device.device_id for device in page]
+        return snapshots.resources_of(self._session, columns, device_ids, self._patterns)
 
     def on_close(self, resource: ExitStack) -> None:
         """Have this closed with the snapshot."""

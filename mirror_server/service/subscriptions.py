@@ -112,12 +112,12 @@ class SubscriptionService:
     def _store_accepted(self, session: Session, device_id: str, path: str, initial: Content | None) -> None:
         """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
         before = subscriptions.active_apps(session, device_id, path)
-        waited = subscriptions.accepted(session, device_id, path)
+        now = self._clock.now()
+        waited = subscriptions.accepted(session, device_id, path, now)
         if initial is None:
             return
         changed = initial.payload != devices.reported_value(session, device_id, path)
-        now = self._clock.now()
-        devices.report(session, [reported_row(device_id, path, initial, now)])
+        devices.report(session, [reported_row(device_id, path, initial, now, "subscription")])
         app_ids = [*before, *waited] if changed else waited
         self.notify(session, device_id, path, initial, changed_at=now, app_ids=app_ids)
 

@@ -16,9 +16,10 @@ _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
     " created_at, updated_at, last_contact_at, registration_expires_at, revision"
 )
-_RESOURCE = (
-    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " desired_value, desired_content_type, desired_status, desired_at, desired_updated_at, requested_at"
+RESOURCE_COLUMNS = (
+    "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
+    " reported_origin, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
+    " requested_at, desired_category"
 )
 
 
@@ -48,16 +49,19 @@ class ResourceRow:
 
     path: str
     subscribed: int
+    subscribed_at: Instant | None
     reported_value: bytes | None
     reported_content_type: str | None
     reported_at: Instant | None
     reported_expires_at: Instant | None
+    reported_origin: str | None
     desired_value: bytes | None
     desired_content_type: str | None
     desired_status: int | None
     desired_at: Instant | None
     desired_updated_at: Instant | None
     requested_at: Instant | None
+    desired_category: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ def delete(session: Session, device_id: str) -> None:
 
 def resources(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
-    rows = session.rows(f"SELECT {_RESOURCE} FROM resources WHERE device_id = :device_id", device_id=device_id)
+    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
     return [ResourceRow(*row) for row in rows]
 
 
@@ -243,14 +247,15 @@ def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
 
     Args:
         session: The transaction.
-        values: ``device_id, path, value, content_type, at, expires_at`` of each.
+        values: ``device_id, path, value, content_type, origin, at, expires_at`` of each.
     """
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
-        " reported_value, reported_content_type, reported_at, reported_expires_at)"
-        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :at, :expires_at)"
+        " reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at)"
+        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :origin, :at, :expires_at)"
         " ON CONFLICT (device_id, path) DO UPDATE SET reported_value = excluded.reported_value,"
-        " reported_content_type = excluded.reported_content_type, reported_at = excluded.reported_at,"
+        " reported_content_type = excluded.reported_content_type, reported_origin = excluded.reported_origin,"
+        " reported_at = excluded.reported_at,"
         " reported_expires_at = excluded.reported_expires_at",
         values,
     )
@@ -261,15 +266,15 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
         "SELECT desired_command_id, desired_value, desired_content_type, desired_status, desired_at, requested_at,"
-        " desired_updated_at"
+        " desired_updated_at, desired_category"
         " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
         device_id=device_id,
         path=path,
     )
     if row is None:
         return None
-    command_id, value, content_type, status, *instants = row
-    return Desired(command_id, value, content_type, DesiredStatus(status), *instants)
+    command_id, value, content_type, status, *rest = row
+    return Desired(command_id, value, content_type, DesiredStatus(status), *rest)
 
 
 def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
@@ -277,7 +282,7 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
-        " requested_at = :requested_at, desired_updated_at = :status_updated_at"
+        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
@@ -288,6 +293,7 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
         desired_at=desired_value.desired_at,
         requested_at=desired_value.requested_at,
         status_updated_at=desired_value.status_updated_at,
+        category=desired_value.category,
     )
     revisions.note_change(session, [device_id])
 

@@ -6,18 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from mirror_server.store.session import Row, Session
 
-SNAPSHOT_COLUMNS = (
-    "device_id", "path", "subscribed", "reported_value", "reported_content_type", "reported_at", "reported_expires_at",
-    "desired_value", "desired_content_type", "desired_status", "desired_at", "desired_updated_at", "requested_at",
-)  # fmt: skip
+STATE_COLUMNS = (
+    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
+    " desired_value, desired_content_type, desired_status, desired_at, requested_at"
+)
+"""What a table of states needs of a resource."""
+
 _ROWS_AT_A_TIME = 1000
 
 
-def resources_of(session: Session, device_ids: Sequence[str], patterns: Sequence[str]) -> Iterator[list[Row]]:
-    """The resources of these devices in :data:`SNAPSHOT_COLUMNS`, by device id and path, in lists of a thousand.
+def resources_of(
+    session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str]
+) -> Iterator[list[Row]]:
+    """Device id and some columns of the resources of these devices, by device id and path, in lists of a thousand.
 
     Args:
         session: The transaction.
+        columns: The columns, such as :data:`STATE_COLUMNS`.
         device_ids: The devices.
         patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
             any, all.
@@ -27,7 +32,7 @@ def resources_of(session: Session, device_ids: Sequence[str], patterns: Sequence
     if patterns:
         where.append(f"({' OR '.join(_match(index, pattern, parameters) for index, pattern in enumerate(patterns))})")
     return session.each(
-        f"SELECT {', '.join(SNAPSHOT_COLUMNS)} FROM resources WHERE {' AND '.join(where)} ORDER BY device_id, path",
+        f"SELECT device_id, {columns} FROM resources WHERE {' AND '.join(where)} ORDER BY device_id, path",
         _ROWS_AT_A_TIME,
         **parameters,
     )

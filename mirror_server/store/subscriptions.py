@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
 from mirror_server.store.session import Session
 
@@ -137,8 +138,8 @@ def devices_with_work(session: Session) -> list[str]:
     return [row[0] for row in rows]
 
 
-def accepted(session: Session, device_id: str, path: str) -> list[str]:
-    """The device accepted a subscribe command; gives the applications that waited for it."""
+def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
+    """The device accepted a subscribe command at this instant; gives the applications that waited for it."""
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
         " WHERE device_id = :device_id AND path = :path AND state = 'wanted' RETURNING app_id",
@@ -146,10 +147,13 @@ def accepted(session: Session, device_id: str, path: str) -> list[str]:
         path=path,
     )
     session.run(
-        "UPDATE resources SET observing = 1, subscribed = :subscribed WHERE device_id = :device_id AND path = :path",
+        "UPDATE resources SET observing = 1, subscribed = :subscribed,"
+        " subscribed_at = CASE WHEN subscribed = 1 THEN subscribed_at ELSE :at END"
+        " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
         subscribed=int(bool(active_apps(session, device_id, path))),
+        at=at,
     )
     revisions.note_change(session, [device_id])
     return sorted(row[0] for row in rows)

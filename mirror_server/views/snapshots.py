@@ -17,7 +17,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.snapshots import Selection, Snapshot, SnapshotService
-from mirror_server.store.devices import DeviceRow, ResourceRow
+from mirror_server.store.devices import RESOURCE_COLUMNS, DeviceRow, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views.download import Download
 from mirror_server.views.filters import read_filters
@@ -103,7 +103,7 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:
     for page in snapshot.pages():
-        rows = chain.from_iterable(snapshot.resources(page))
+        rows = chain.from_iterable(snapshot.resources(page, RESOURCE_COLUMNS))
         by_device = groupby(rows, key=itemgetter(0))
         device_id, own = next(by_device, _NONE)
         for device in page:

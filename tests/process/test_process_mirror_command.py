@@ -73,9 +73,15 @@ def test_a_device_is_written_read_and_shown(run: Run, application: Application, 
 
 
 def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
-    result = run("write", light, TEMPERATURE, "1", status=1)
+    result = run("write", light, TEMPERATURE, "1", "--allow-read-only", status=1)
     assert "METHOD_NOT_ALLOWED" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_write_to_what_is_declared_read_only_is_not_sent(run: Run, light: str) -> None:
+    result = run("write", light, TEMPERATURE, "1", status=1)
+    assert "declared read-only" in result.stderr
+    assert json.loads(run("requests", "--json").stdout) == []
 
 
 def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:

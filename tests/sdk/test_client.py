@@ -155,7 +155,7 @@ def test_done_looks_by_itself(client, bench, device_id):
 
 
 def test_a_refused_write_is_an_error_with_its_category(client, device_id):
-    request = client.begin_write(device_id, TEMPERATURE, 5.0)
+    request = client.begin_write(device_id, TEMPERATURE, 5.0, allow_read_only=True)
     with pytest.raises(WriteRejected) as failure:
         request.result()
     error = failure.value
