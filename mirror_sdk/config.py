@@ -67,7 +67,7 @@ def read_base_url(address: str) -> str:
     if url.userinfo or url.query or url.fragment:
         raise ConfigError(f"base_url must be an address alone, without user name, query or fragment, like {_EXAMPLE}")
     if not url.scheme:
-        url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
+        url = url.copy_with(scheme="http" if is_loopback(url.host) else "https")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
     return str(url).rstrip("/")
@@ -91,7 +91,8 @@ def _read_key(api_key: str) -> str:
     return key
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

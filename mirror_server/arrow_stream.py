@@ -58,7 +58,8 @@ def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, 
     encoder = _Encoder(compression)
     yield encoder.head
     for page in snapshot.pages():
-        key = (compression, snapshot.patterns, tuple((device.device_id, device.revision) for device in page))
+        shown = tuple((device.device_id, device.revision if snapshot.is_changed(device) else None) for device in page)
+        key = (compression, snapshot.selection.patterns, shown)
         encoded = held.get(key)
         if encoded is not None:
             yield encoded
@@ -66,7 +67,7 @@ def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, 
         pieces: list[bytes] = []
         is_small = True
         for part, columns in _parts(page, snapshot.resources(page, STATE_COLUMNS)):
-            piece = encoder.encode(part, columns)
+            piece = encoder.encode(part, columns, [not snapshot.is_changed(device) for device in part])
             yield piece
             pieces.append(piece)
             if sum(map(len, pieces)) > _HELD_PAGE_BYTES:
@@ -84,14 +85,17 @@ class _Encoder:
         self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self.head = self._stream()[:-_END_OF_STREAM_BYTES]
 
-    def encode(self, page: Sequence[DeviceRow], columns: _Columns) -> bytes:
-        """A piece with these devices; the columns are device id and :data:`STATE_COLUMNS`, by device and path."""
-        return self._stream(_batch(page, columns))[len(self.head) : -_END_OF_STREAM_BYTES]
+    def encode(self, page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> bytes:
+        """A piece with these devices, unchanged ones without a list of resources.
+
+        The columns are device id and :data:`STATE_COLUMNS`, by device and path.
+        """
+        return self._stream(_batch(page, columns, is_unchanged))[len(self.head) : -_END_OF_STREAM_BYTES]
 
     def tail(self, end: bytes) -> bytes:
         """The last piece."""
         nothing: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
-        return self._stream(_batch([], nothing), {END_KEY: end})[len(self.head) :]
+        return self._stream(_batch([], nothing, []), {END_KEY: end})[len(self.head) :]
 
     def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
         sink = pa.BufferOutputStream()
@@ -121,7 +125,7 @@ def _size(rows: Sequence[Row]) -> int:
     return sum(len(row[3] or b"") + len(row[7] or b"") for row in rows)
 
 
-def _batch(page: Sequence[DeviceRow], columns: _Columns) -> pa.RecordBatch:
+def _batch(page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> pa.RecordBatch:
     ids, *values = columns
     counts = Counter(ids)
     offsets = [0, *accumulate(counts[device.device_id] for device in page)]
@@ -132,7 +136,12 @@ def _batch(page: Sequence[DeviceRow], columns: _Columns) -> pa.RecordBatch:
         [
             pa.array([device.device_id for device in page], pa.string()),
             pa.array([device.endpoint_name for device in page], pa.string()),
-            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), resources, type=SCHEMA.field("resources").type),
+            pa.ListArray.from_arrays(
+                pa.array(offsets, pa.int32()),
+                resources,
+                type=SCHEMA.field("resources").type,
+                mask=pa.array(is_unchanged, pa.bool_()),
+            ),
         ],
         schema=SCHEMA,
     )

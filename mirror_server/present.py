@@ -91,6 +91,11 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     return desired | {"requested_at": timestamp(resource.requested_at)}
 
 
+def unchanged_device(device: DeviceRow) -> bytes:
+    """A device of which a fleet snapshot tells only that it is there."""
+    return orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
+
+
 def snapshot_end(snapshot: Snapshot) -> bytes:
     """How a fleet snapshot ends."""
     return orjson.dumps(
@@ -98,7 +103,6 @@ def snapshot_end(snapshot: Snapshot) -> bytes:
             "object": "snapshot-end",
             "taken_at": timestamp(snapshot.taken_at),
             "device_count": snapshot.device_count,
-            "selected_count": snapshot.selected_count,
             "revision": snapshot.revision,
             "seq": snapshot.seq,
         }

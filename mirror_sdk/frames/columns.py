@@ -73,7 +73,20 @@ def build(
     Raises:
         ValueRefused: There is no such time zone.
     """
-    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+    return to_frame(to_table(columns, schema), tz=tz, **about)
+
+
+def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
+    """The columns as the schema has them."""
+    return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+
+
+def to_frame(table: pa.Table, *, tz: str | None = None, **about: object) -> pd.DataFrame:
+    """The frame of a table that has one of the schemas, with what it is based on in ``attrs["mirror"]``.
+
+    Raises:
+        ValueRefused: There is no such time zone.
+    """
     frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
     if about:
         frame.attrs["mirror"] = about
@@ -104,10 +117,20 @@ def moment(name: str, instant: datetime) -> str:
     return write_timestamp(instant)
 
 
+def categories_of(field: pa.Field) -> list[str]:
+    """The categories of a column whose categories are fixed; none of any other."""
+    categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
+    return categories.decode().split()
+
+
+def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:
+    """A column whose categories are fixed, of the indices into them."""
+    return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
+
+
 def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
     if not field.metadata:
         return pa.array(values, type=field.type)
-    categories = field.metadata[_CATEGORIES].decode().split()
-    index_of = {None: None} | {category: index for index, category in enumerate(categories)}
-    indices = pa.array([index_of[value] for value in values], type=field.type.index_type)
-    return pa.DictionaryArray.from_arrays(indices, categories, ordered=field.type.ordered)
+    index_of: dict[object, int | None] = {category: index for index, category in enumerate(categories_of(field))}
+    index_of[None] = None
+    return fixed_category_array(pa.array([index_of[value] for value in values], type=field.type.index_type), field)

@@ -17,19 +17,26 @@ END_KEY = b"mirror.end"
 """Under which key the last batch of an Arrow stream, an empty one, has the end in its metadata."""
 
 MAX_PATTERNS = 256
+REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
+"""The reason where the revision of a request is one the mirror never had."""
+
+
+class UnchangedDevice(WireModel):
+    """A device that has not changed after the revision that was asked for, in the place of its device object."""
+
+    object: Literal["device-echo-unchanged"] = "device-echo-unchanged"
+    device_id: str
 
 
 class SnapshotEnd(WireModel):
     """How a snapshot ends: the last line of NDJSON. What breaks off before it is not whole.
 
-    ``device_count`` counts the devices of this answer, ``selected_count`` those of the selection: more of them where
-    only what has changed was asked for. ``revision`` is the number of the mirror's last change, ``seq`` that of the
-    last entry in the application's notification log, both at ``taken_at``.
+    ``device_count`` counts the devices before it. ``revision`` is the number of the mirror's last change, ``seq`` that
+    of the last entry in the application's notification log, both at ``taken_at``.
     """
 
     object: Literal["snapshot-end"] = "snapshot-end"
     taken_at: Timestamp
     device_count: int
-    selected_count: int
     revision: int
     seq: int

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
@@ -15,7 +16,6 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
 from mirror_server.store.session import Row, Session
 
-REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
 _DEVICES_AT_A_TIME = 500
 _MOST_AT_ONCE = 8
 _AGAIN_SECONDS = 2
@@ -28,7 +28,7 @@ class Selection:
     Attributes:
         conditions: Which devices; all that meet every condition.
         patterns: Which of their resources, by path; all without any.
-        changed_after: Only devices that have changed after this revision.
+        changed_after: Of devices that have not changed after this revision, only that they are there.
     """
 
     conditions: Sequence[Condition] = ()
@@ -40,9 +40,9 @@ class Snapshot:
     """An open snapshot. It sees the mirror as it was when it was opened, until it is closed.
 
     Attributes:
+        selection: What it shows.
         taken_at: When it was opened.
         device_count: How many devices it shows.
-        selected_count: How many devices meet the conditions, changed or not.
         revision: Number of the last change it shows.
         seq: Number of the last entry in the application's log that it knows of.
     """
@@ -50,35 +50,30 @@ class Snapshot:
     def __init__(self, session: Session, selection: Selection, app_id: str, taken_at: Instant) -> None:
         self.taken_at = taken_at
         self.revision = revisions.last(session)
-        self.selected_count = devices.count(session, selection.conditions)
+        self.device_count = devices.count(session, selection.conditions)
+        self.selection = selection
         self._session = session
-        self._patterns = selection.patterns
-        self._conditions = list(selection.conditions)
-        if selection.changed_after is not None:
-            self._conditions.append(Condition("revision", ">", (selection.changed_after,)))
-        self.device_count = devices.count(session, self._conditions)
         state = logs.state(session, app_id)
         self.seq = state.last_seq if state else 0
         self._held = ExitStack()
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """Which resources it shows."""
-        return self._patterns
 
     def pages(self) -> Iterator[list[DeviceRow]]:
         """Its devices by id, some hundred at a time."""
         after: str | None = None
         while page := devices.page(
-            self._session, self._conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME
+            self._session, self.selection.conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME
         ):
             yield page
             after = page[-1].device_id
 
     def resources(self, page: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
-        """The resources of some devices; see :func:`mirror_server.store.snapshots.resources_of`."""
-        device_ids = [device.device_id for device in page]
-        return snapshots.resources_of(self._session, columns, device_ids, self._patterns)
+        """The resources of those devices that have changed; see :func:`mirror_server.store.snapshots.resources_of`."""
+        device_ids = [device.device_id for device in page if self.is_changed(device)]
+        return snapshots.resources_of(self._session, columns, device_ids, self.selection.patterns)
+
+    def is_changed(self, device: DeviceRow) -> bool:
+        """Whether more is to be told of the device than that it is there."""
+        return self.selection.changed_after is None or device.revision > self.selection.changed_after
 
     def on_close(self, resource: ExitStack) -> None:
         """Have this closed with the snapshot."""

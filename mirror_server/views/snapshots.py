@@ -94,7 +94,13 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     """A device object a line; the last line is the end."""
     text = bytearray()
     for device, resources in _devices(snapshot):
-        text += present.device_object(device, resources, snapshot.taken_at)[0] + b"\n"
+        is_changed = snapshot.is_changed(device)
+        text += (
+            present.device_object(device, resources, snapshot.taken_at)[0]
+            if is_changed
+            else present.unchanged_device(device)
+        )
+        text += b"\n"
         if len(text) > _CHUNK_BYTES:
             yield bytes(text)
             text.clear()
