@@ -142,7 +142,8 @@ def _instance(path: str) -> str:
 
 def _positions(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Where in ``keys`` each of the wanted stands; -1 where it does not."""
-    order = np.argsort(keys)
+    # In order already, but for instances that stand in another order in some device; a stable sort is quick then.
+    order = np.argsort(keys, kind="stable")
     place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
     found = order[place]
     return np.where(keys[found] == wanted, found, -1)

@@ -23,14 +23,14 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 _KINDS = {kind: code for code, kind in enumerate(ValueKind)}
 _TYPES = {kind: code for code, kind in enumerate(ResourceType)}
 _BY_VALUE = len(_TYPES)
-_NO_VALUE = -1
+_NO_VALUE = len(_TYPES) + 1
+_DECLARED = [*ResourceType, None]
 # So short that no float is too large or vanishes.
 _FLOAT = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _SECONDS = r"^[0-9]{1,11}$"
 _LAST_SECOND = 253_402_300_799  # of the year 9999
-_TIMESTAMP = "%Y-%m-%dT%H:%M:%S.000Z"
 
 
 class TypedColumns(NamedTuple):
@@ -53,10 +53,9 @@ def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths:
     payloads = _Payloads(raw, content_types, paths)
     columns = _Columns(len(raw))
     types = _types(payloads)
-    for code in np.unique(types):
-        rows = np.flatnonzero(types == code)
+    for code in _occurring(types):
         if code != _NO_VALUE:
-            _read_rows(payloads, columns, rows, list(_TYPES)[code] if code != _BY_VALUE else None)
+            _read_rows(payloads, columns, np.flatnonzero(types == code), _DECLARED[code])
     return columns.finish()
 
 
@@ -104,10 +103,16 @@ def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
     paths = payloads.paths.dictionary.to_pylist()
     of_content = payloads.content_types.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
     pairs = payloads.paths.indices.to_numpy(zero_copy_only=False).astype(np.int64) * len(names) + of_content
-    known, index = np.unique(pairs, return_inverse=True)
-    codes = [_type_code(names[pair % len(names)], paths[pair // len(names)]) for pair in known.tolist()]
-    types = np.array(codes, np.int8)[index]
-    return np.where(payloads.raw.is_valid().to_numpy(zero_copy_only=False), types, np.int8(_NO_VALUE))
+    codes = np.zeros(len(paths) * len(names), np.int8)
+    for pair in _occurring(pairs):
+        codes[pair] = _type_code(names[pair % len(names)], paths[pair // len(names)])
+    return np.where(payloads.raw.is_valid().to_numpy(zero_copy_only=False), codes[pairs], np.int8(_NO_VALUE))
+
+
+def _occurring(codes: npt.NDArray[Any]) -> list[int]:
+    """The numbers that occur; they are small, so nothing needs to be sorted."""
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found
 
 
 def _type_code(content_type: str | None, path: str) -> int:
@@ -171,8 +176,10 @@ def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
     seconds = digits.cast(pa.int64())
     is_in_calendar = pc.less_equal(seconds, _LAST_SECOND)
     is_plain[is_plain] = is_in_calendar.to_numpy(zero_copy_only=False)
-    instants = seconds.filter(is_in_calendar).cast(pa.timestamp("s"))
-    columns.put_texts(rows[is_plain], pc.strftime(instants, format=_TIMESTAMP), _KINDS[ValueKind.TIME])
+    # "2026-01-05 08:00:00", which is many times faster than a format.
+    instants = seconds.filter(is_in_calendar).cast(pa.timestamp("s")).cast(pa.string())
+    timestamps = pc.binary_join_element_wise(pc.binary_replace_slice(instants, 10, 11, "T"), ".000Z", "")
+    columns.put_texts(rows[is_plain], timestamps, _KINDS[ValueKind.TIME])
     return is_plain
 
 

@@ -16,7 +16,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
 from mirror_server.store.session import Row, Session
 
-_DEVICES_AT_A_TIME = 500
+_DEVICES_AT_A_TIME = 1000
 _MOST_AT_ONCE = 8
 _AGAIN_SECONDS = 2
 

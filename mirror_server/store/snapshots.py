@@ -12,13 +12,14 @@ STATE_COLUMNS = (
 )
 """What a table of states needs of a resource."""
 
-_ROWS_AT_A_TIME = 1000
+# So few that they are gone before the garbage collector looks at them.
+_ROWS_AT_A_TIME = 200
 
 
 def resources_of(
     session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str]
 ) -> Iterator[list[Row]]:
-    """Device id and some columns of the resources of these devices, by device id and path, in lists of a thousand.
+    """Device id and some columns of the resources of these devices, by device id and path, some hundred at a time.
 
     Args:
         session: The transaction.

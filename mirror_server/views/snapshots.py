@@ -80,14 +80,14 @@ def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
 def _arrow() -> ModuleType:
     """What makes Arrow streams; an extra, and slow to load."""
     try:
-        from mirror_server import arrow_stream  # noqa: PLC0415
+        from mirror_server.arrow import stream  # noqa: PLC0415
     except ImportError:
         raise Refusal(
             406,
             f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
             " pyarrow installed on the server",
         ) from None
-    return arrow_stream
+    return stream
 
 
 def _ndjson(snapshot: Snapshot) -> Generator[bytes]:

@@ -1,39 +1,37 @@
 """Device objects as an Arrow IPC stream: one row a device, its resources in a list. Source: wire.md 7.
 
-Payloads stay the bytes they are, with their content types: what they mean is the reader's to say. pyarrow is loaded
-with this module, which is imported when the first such stream is asked for.
+Payloads stay the bytes they are, with their content types: what they mean is the reader's to say.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from itertools import accumulate
+from itertools import chain
 
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import END_KEY, Compression
+from mirror_server.arrow.columns import INSTANT, WORD, to_array, to_lists
 from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
 from mirror_server.store.snapshots import STATE_COLUMNS
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_INSTANT = pa.timestamp("ms", tz="UTC")
 _RESOURCE = pa.struct(
     [
-        pa.field("path", _WORD),
+        pa.field("path", WORD),
         pa.field("subscribed", pa.bool_()),
         pa.field("reported_value", pa.binary()),
-        pa.field("reported_content_type", _WORD),
-        pa.field("reported_at", _INSTANT),
-        pa.field("reported_expires_at", _INSTANT),
+        pa.field("reported_content_type", WORD),
+        pa.field("reported_at", INSTANT),
+        pa.field("reported_expires_at", INSTANT),
         pa.field("desired_value", pa.binary()),
-        pa.field("desired_content_type", _WORD),
+        pa.field("desired_content_type", WORD),
         pa.field("desired_status", pa.int8()),
-        pa.field("desired_at", _INSTANT),
-        pa.field("requested_at", _INSTANT),
+        pa.field("desired_at", INSTANT),
+        pa.field("requested_at", INSTANT),
     ]
 )
 SCHEMA = pa.schema(
@@ -45,6 +43,7 @@ SCHEMA = pa.schema(
 )
 """The columns of the stream."""
 
+_PAYLOADS = (1 + _RESOURCE.get_field_index("reported_value"), 1 + _RESOURCE.get_field_index("desired_value"))
 _END_OF_STREAM_BYTES = 8
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
@@ -110,9 +109,10 @@ def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tup
     columns: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
     size = 0
     for some in rows:
-        for column, values in zip(columns, zip(*some, strict=True), strict=True):
+        chunk = list(zip(*some, strict=True))
+        for column, values in zip(columns, chunk, strict=True):
             column.extend(values)
-        size += _size(some)
+        size += sum(map(len, chain(*(filter(None, chunk[index]) for index in _PAYLOADS))))
         is_large = size > _BATCH_BYTES or len(columns[0]) > _BATCH_ROWS
         if is_large and (behind := columns[0].index(last := columns[0][-1])):
             count = next(index for index, device in enumerate(page) if device.device_id == last)
@@ -121,35 +121,18 @@ def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tup
     yield page, columns
 
 
-def _size(rows: Sequence[Row]) -> int:
-    return sum(len(row[3] or b"") + len(row[7] or b"") for row in rows)
-
-
 def _batch(page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> pa.RecordBatch:
     ids, *values = columns
-    counts = Counter(ids)
-    offsets = [0, *accumulate(counts[device.device_id] for device in page)]
-    fields = [_RESOURCE.field(index) for index in range(_RESOURCE.num_fields)]
-    arrays = [_array(column, field.type) for column, field in zip(values, fields, strict=True)]
+    fields = list(_RESOURCE)
+    arrays = [to_array(column, field.type) for column, field in zip(values, fields, strict=True)]
     resources = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.record_batch(
+    counts = Counter(ids)
+    lengths = [counts[device.device_id] for device in page]
+    return pa.RecordBatch.from_arrays(
         [
-            pa.array([device.device_id for device in page], pa.string()),
-            pa.array([device.endpoint_name for device in page], pa.string()),
-            pa.ListArray.from_arrays(
-                pa.array(offsets, pa.int32()),
-                resources,
-                type=SCHEMA.field("resources").type,
-                mask=pa.array(is_unchanged, pa.bool_()),
-            ),
+            to_array([device.device_id for device in page], pa.string()),
+            to_array([device.endpoint_name for device in page], pa.string()),
+            to_lists(lengths, resources, SCHEMA.field("resources").type, is_unchanged),
         ],
         schema=SCHEMA,
     )
-
-
-def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    if kind == _WORD:
-        return pa.array(values, pa.string()).dictionary_encode()
-    if kind == pa.bool_():
-        return pa.array(values, pa.int8()).cast(pa.bool_())
-    return pa.array(values, kind)
