@@ -42,6 +42,8 @@ class AsyncSender:
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
             transport=transport,
+            # To load all certificates takes longer than most answers, and http: uses none.
+            verify=self._base_url.startswith("https:"),
         )
 
     async def aclose(self) -> None:

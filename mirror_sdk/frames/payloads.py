@@ -50,6 +50,8 @@ class _Payloads(NamedTuple):
 
 def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
     """The typed columns of payloads, each with its content type and the path of its resource; null is no value."""
+    if raw.null_count == len(raw):
+        return _Columns(len(raw)).finish()
     payloads = _Payloads(raw, content_types, paths)
     columns = _Columns(len(raw))
     types = _types(payloads)
@@ -88,13 +90,17 @@ class _Columns:
         self._kind[rows] = _KINDS[ValueKind.OPAQUE]
 
     def finish(self) -> TypedColumns:
-        texts = pa.concat_arrays(self._texts) if self._texts else pa.array([], pa.string())
         return TypedColumns(
             kind=pa.array(self._kind),
             num=pa.array(self._num, mask=self._kind != _KINDS[ValueKind.NUMBER]),
-            text=texts.take(pa.array(self._text_at, mask=self._text_at < 0)),
+            text=self._all_texts(),
             bool=pa.array(self._bool, mask=self._kind != _KINDS[ValueKind.BOOLEAN]),
         )
+
+    def _all_texts(self) -> pa.StringArray:
+        if not self._texts:
+            return pa.nulls(len(self._kind), pa.string())
+        return pa.concat_arrays(self._texts).take(pa.array(self._text_at, mask=self._text_at < 0))
 
 
 def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:

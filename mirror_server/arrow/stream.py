@@ -17,7 +17,7 @@ from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
-from mirror_server.store.snapshots import STATE_COLUMNS
+from mirror_server.store.snapshots import STATE_COLUMNS, Page
 
 _RESOURCE = pa.struct(
     [
@@ -57,24 +57,25 @@ def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, 
     encoder = _Encoder(compression)
     yield encoder.head
     for page in snapshot.pages():
-        shown = tuple((device.device_id, device.revision if snapshot.is_changed(device) else None) for device in page)
-        key = (compression, snapshot.selection.patterns, shown)
-        encoded = held.get(key)
+        key = (compression, snapshot.selection, page)
+        encoded, size = held.get(key), 0
         if encoded is not None:
             yield encoded
             continue
-        pieces: list[bytes] = []
-        is_small = True
-        for part, columns in _parts(page, snapshot.resources(page, STATE_COLUMNS)):
-            piece = encoder.encode(part, columns, [not snapshot.is_changed(device) for device in part])
+        whole = b""
+        for piece in _pieces(encoder, snapshot, page):
             yield piece
-            pieces.append(piece)
-            if sum(map(len, pieces)) > _HELD_PAGE_BYTES:
-                pieces.clear()
-                is_small = False
-        if is_small:
-            held.put(key, b"".join(pieces))
+            size += len(piece)
+            whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
+        if whole:
+            held.put(key, whole)
     yield encoder.tail(end)
+
+
+def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
+    devices = snapshot.devices(page)
+    for part, columns in _parts(devices, snapshot.resources(devices, STATE_COLUMNS)):
+        yield encoder.encode(part, columns, [not snapshot.is_changed(device) for device in part])
 
 
 class _Encoder:

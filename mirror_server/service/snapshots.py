@@ -15,6 +15,7 @@ from mirror_server.store import devices, logs, revisions, snapshots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
 from mirror_server.store.session import Row, Session
+from mirror_server.store.snapshots import Page
 
 _DEVICES_AT_A_TIME = 1000
 _MOST_AT_ONCE = 8
@@ -31,7 +32,7 @@ class Selection:
         changed_after: Of devices that have not changed after this revision, only that they are there.
     """
 
-    conditions: Sequence[Condition] = ()
+    conditions: tuple[Condition, ...] = ()
     patterns: tuple[str, ...] = ()
     changed_after: int | None = None
 
@@ -57,18 +58,17 @@ class Snapshot:
         self.seq = state.last_seq if state else 0
         self._held = ExitStack()
 
-    def pages(self) -> Iterator[list[DeviceRow]]:
-        """Its devices by id, some hundred at a time."""
-        after: str | None = None
-        while page := devices.page(
-            self._session, self.selection.conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME
-        ):
-            yield page
-            after = page[-1].device_id
+    def pages(self) -> Iterator[Page]:
+        """Its devices by id, a thousand at a time; equal pages of equal selections hold the same."""
+        return snapshots.pages(self._session, self.selection.conditions, _DEVICES_AT_A_TIME)
 
-    def resources(self, page: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
+    def devices(self, page: Page) -> list[DeviceRow]:
+        """The devices of a page."""
+        return snapshots.devices_of(self._session, self.selection.conditions, page)
+
+    def resources(self, some: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
         """The resources of those devices that have changed; see :func:`mirror_server.store.snapshots.resources_of`."""
-        device_ids = [device.device_id for device in page if self.is_changed(device)]
+        device_ids = [device.device_id for device in some if self.is_changed(device)]
         return snapshots.resources_of(self._session, columns, device_ids, self.selection.patterns)
 
     def is_changed(self, device: DeviceRow) -> bool:

@@ -136,12 +136,12 @@ def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
     """Up to ``limit`` devices that meet all conditions, by id, beginning behind the id ``after``."""
-    where, parameters = _where(conditions)
+    where, parameters = where_of(conditions)
     if after is not None:
         where.append(f"device_id {'<' if descending else '>'} :after")
         parameters["after"] = after
     rows = session.rows(
-        f"SELECT {_DEVICE} FROM devices{_clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
+        f"SELECT {_DEVICE} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
         " LIMIT :limit",
         limit=limit,
         **parameters,
@@ -151,8 +151,8 @@ def page(
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
     """How many devices meet all conditions."""
-    where, parameters = _where(conditions)
-    return int(session.scalar(f"SELECT count(*) FROM devices{_clause(where)}", **parameters))
+    where, parameters = where_of(conditions)
+    return int(session.scalar(f"SELECT count(*) FROM devices{clause(where)}", **parameters))
 
 
 def registered(session: Session) -> list[DeviceRow]:
@@ -298,7 +298,8 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
     revisions.note_change(session, [device_id])
 
 
-def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
+def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
+    """The conditions in SQL, and the values of the parameters in them."""
     clauses = []
     parameters: dict[str, Any] = {}
     for index, condition in enumerate(conditions):
@@ -309,5 +310,6 @@ def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
     return clauses, parameters
 
 
-def _clause(where: Sequence[str]) -> str:
+def clause(where: Sequence[str]) -> str:
+    """The clause that begins with WHERE; none where there is no condition."""
     return f" WHERE {' AND '.join(where)}" if where else ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from mirror_server.store import devices
+from mirror_server.store.devices import Condition, DeviceRow, clause, where_of
 from mirror_server.store.session import Row, Session
 
 STATE_COLUMNS = (
@@ -14,6 +17,40 @@ STATE_COLUMNS = (
 
 # So few that they are gone before the garbage collector looks at them.
 _ROWS_AT_A_TIME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some devices by id: those of a selection that follow ``after``, up to ``last``.
+
+    Two pages of one selection that are equal hold the same: whatever changes a device, or brings it into the
+    selection, raises ``revision``, the highest of theirs, and what leaves it changes their number or the last one.
+    """
+
+    after: str
+    last: str
+    device_count: int
+    revision: int
+
+
+def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[Page]:
+    """The devices that meet all conditions, so many at a time."""
+    where, parameters = where_of(conditions)
+    statement = (
+        "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision FROM devices"
+        f"{clause([*where, 'device_id > :after'])} ORDER BY device_id LIMIT :size) AS page"
+    )
+    after: str | None = ""
+    while after is not None:
+        last, *about = session.row(statement, after=after, size=size, **parameters) or (None,)
+        if last is not None:
+            yield Page(after, last, *about)
+        after = last
+
+
+def devices_of(session: Session, conditions: Sequence[Condition], page: Page) -> list[DeviceRow]:
+    """The devices of a page."""
+    return devices.page(session, conditions, after=page.after, descending=False, limit=page.device_count)
 
 
 def resources_of(

@@ -62,7 +62,7 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
 def _selection() -> Selection:
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _OWN]
     return Selection(
-        conditions=read_filters(filters),
+        conditions=tuple(read_filters(filters)),
         patterns=_read_patterns(request.args.getlist("path")),
         changed_after=query_integer("changed_after", low=0),
     )
@@ -109,10 +109,11 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:
     for page in snapshot.pages():
-        rows = chain.from_iterable(snapshot.resources(page, RESOURCE_COLUMNS))
+        some = snapshot.devices(page)
+        rows = chain.from_iterable(snapshot.resources(some, RESOURCE_COLUMNS))
         by_device = groupby(rows, key=itemgetter(0))
         device_id, own = next(by_device, _NONE)
-        for device in page:
+        for device in some:
             found = []
             if device_id == device.device_id:
                 found = [ResourceRow(*row[1:]) for row in own]
