@@ -1,4 +1,4 @@
-"""The fleet snapshot. Source: wire.md 7."""
+"""The fleet snapshot [an extension]. Source: wire.md 7."""
 
 from __future__ import annotations
 

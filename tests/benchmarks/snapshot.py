@@ -23,7 +23,13 @@ from typing import Any
 
 import click
 import httpx
+import pandas as pd
 
+from mirror_sdk import MirrorClient
+from mirror_sdk.device import DeviceObject
+from mirror_sdk.snapshot.reading import read_snapshot
+from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.wire import device_object
 from mirror_server import keys
 from mirror_server.keys import Scope
 from mirror_server.store.database import Database
@@ -84,11 +90,6 @@ def serving(database_url: str) -> Iterator[tuple[str, int]]:
 
 def naive(url: str, key: str) -> Any:
     """What one writes without this: a GET a device, models in a list, row dicts."""
-    import pandas as pd
-
-    from mirror_sdk.device import DeviceObject
-    from mirror_sdk.wire import device_object
-
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as http:
         ids, after = [], {}
         while True:
@@ -120,17 +121,12 @@ def naive(url: str, key: str) -> Any:
 
 
 def by_snapshot(url: str, key: str) -> Any:
-    from mirror_sdk import MirrorClient
-
     with MirrorClient(url, key, timeout=300) as client:
         return client.snapshot()
 
 
 def from_file(_: str, key: str) -> Any:
     """The same bytes, from a file whose name stands in the place of the key."""
-    from mirror_sdk.snapshot.reading import read_snapshot
-    from mirror_sdk.snapshot.request import SnapshotRequest
-
     request = SnapshotRequest.of({}, None, None, server="http://localhost")
     with Path(key).open("rb") as file:
         return request.frame(read_snapshot(request, {"Content-Type": ARROW["Accept"]}, file))
@@ -141,12 +137,6 @@ WAYS: dict[str, Callable[[str, str], Any]] = {"naive": naive, "snapshot": by_sna
 
 def measure(way: str, url: str, key: str, times: int) -> None:
     """Do it, and print the seconds of each time, the memory it took at most and that of the frame."""
-    import pandas as pd  # noqa: F401 - to be loaded is no part of it
-    import pyarrow.parquet  # noqa: F401
-
-    import mirror_sdk.frames
-    import mirror_sdk.snapshot.refreshing  # noqa: F401
-
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     seconds = []
     for number in range(times):
