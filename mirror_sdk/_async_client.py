@@ -524,7 +524,7 @@ class AsyncMirrorClient:
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
         if request.names_devices:
-            return request.device_ids or ()
+            return sorted(request.device_ids or ())
         listed = (await self.list_devices(filters=request.sent_filters)).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 

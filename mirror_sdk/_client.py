@@ -242,6 +242,8 @@ class MirrorClient:
     ) -> pd.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
+        Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
+
         Args:
             devices: Devices or their ids; ``None`` takes all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
@@ -802,7 +804,7 @@ class MirrorClient:
 
     def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
         if request.names_devices:
-            return request.device_ids or ()
+            return sorted(request.device_ids or ())
         listed = self.list_devices(filters=request.sent_filters).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 

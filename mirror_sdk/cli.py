@@ -326,7 +326,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
 def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
     """Show where desired and reported values differ, in the whole fleet."""
     with MirrorClient.from_env() as client:
-        state = client.state_frame(paths=list(paths) or None)
+        state = client.snapshot(paths=list(paths) or None)
     found = state.mirror.drift(tolerance=tolerance)
     tables = with_pandas("mirror_sdk._table_rows")
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)

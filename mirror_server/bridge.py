@@ -154,13 +154,14 @@ class Bridge:
         try:
             await answer.begin(send)
             async for piece in _pieces(download):
-                if any(end.done() for end in ends):
+                sending = asyncio.ensure_future(_send_chunk(send, piece))
+                seconds = min(_STALLED_SECONDS, end_at - time.monotonic())
+                await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if not sending.done() or any(end.done() for end in ends):
+                    sending.cancel()
+                    _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
                     return
-                async with asyncio.timeout(min(_STALLED_SECONDS, end_at - time.monotonic())):
-                    await _send_chunk(send, piece)
             await send({"type": "http.response.body", "body": b""})
-        except TimeoutError:
-            _log.warning("a download was cut off: its reader was too slow")
         finally:
             for end in ends:
                 end.cancel()

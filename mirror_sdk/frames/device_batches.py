@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk.frames.columns import fixed_category_array
 from mirror_sdk.frames.payloads import TypedColumns, read_payloads
-from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, matches_any, parts_of
+from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, matches_any, parts_of, state_table
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import ValueKind
 
@@ -65,8 +65,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
 
 def joined(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
     """The tables one after another, with the categories in the order in which they occur."""
-    schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
-    return pa.concat_tables(tables).unify_dictionaries() if tables else schema.empty_table()
+    return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
 
 class _Resources:
@@ -158,6 +157,9 @@ def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) ->
 
 def recoded(table: pa.Table) -> pa.Table:
     """The table with those categories alone that occur, in the order in which they do."""
+    if not table.num_rows:
+        # Arrow forgets the categories of a column without any chunk.
+        return state_table([], paths=None, raw="reported_raw" in table.column_names)[0]
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and not field.metadata:
             words = table.column(index).cast(pa.string()).combine_chunks()

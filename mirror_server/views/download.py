@@ -18,7 +18,7 @@ class Download(Response):
 
     Args:
         chunks: Makes them; it may block for a while, and knows nothing of the request.
-        release: Called when no more are made, perhaps more than once.
+        release: Called once, when no more are made.
         content_type: What they are.
         headers: Further headers.
     """
@@ -44,7 +44,7 @@ class Download(Response):
             return next(self._chunks, None)
 
     def release(self) -> None:
-        """Let go of all that making chunks takes, when the one under way is made; harmless when that was done."""
+        """Let go of all that making chunks takes, when the one under way is made."""
         with self._lock:
             self._chunks.close()
         self._release()
@@ -52,7 +52,6 @@ class Download(Response):
     def _each(self) -> Iterator[bytes]:
         # Closing the answer must not close what is taken.
         yield from iter(self.next_chunk, None)
-        self._closed()
 
     def _closed(self) -> None:
         if not self._is_taken:

@@ -105,8 +105,14 @@ def test_plain_numbers_need_no_second_look(monkeypatch):
 
     monkeypatch.setattr("mirror_sdk.frames.payloads.decode", fail)
     columns = columns_of(
-        [(b"21.5", "text/plain", "/3303/0/5700"), (b"7", "text/plain", "/3/0/9"), (b"1", None, "/3311/0/5850")]
-        + [(b"1700000000", "text/plain", "/3/0/13"), (b"words", "text/plain", "/9999/0/1"), (b"x", None, "/5/0/0")]
+        [
+            (b"21.5", "text/plain", "/3303/0/5700"),
+            (b"7", "text/plain", "/3/0/9"),
+            (b"1", None, "/3311/0/5850"),
+            (b"1700000000", "text/plain", "/3/0/13"),
+            (b"words", "text/plain", "/9999/0/1"),
+            (b"x", None, "/5/0/0"),
+        ]
     )
     assert columns.num.to_pylist() == [21.5, 7.0, None, None, None, None]
     assert columns.text.to_pylist() == [None, None, None, "2023-11-14T22:13:20.000Z", "words", None]

@@ -32,7 +32,7 @@ def ids(server, key):
 
 
 def lines_of(server, key, query=""):
-    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}")
+    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", buffered=True)
     assert answer.status_code == 200, answer.get_data()
     *lines, end = [json.loads(line) for line in answer.get_data().splitlines()]
     end = SnapshotEnd.model_validate(end, extra="forbid")
@@ -42,7 +42,7 @@ def lines_of(server, key, query=""):
 
 def arrow_of(server, key, query=""):
     """The rows of all batches, and the end."""
-    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", headers={"Accept": ARROW})
+    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", headers={"Accept": ARROW}, buffered=True)
     assert (answer.status_code, answer.mimetype) == (200, ARROW)
     rows, metadata = [], None
     with pa.ipc.open_stream(answer.get_data()) as batches:
