@@ -161,6 +161,7 @@ class Bridge:
                     sending.cancel()
                     _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
                     return
+                await sending
             await send({"type": "http.response.body", "body": b""})
         finally:
             for end in ends:
