@@ -87,7 +87,7 @@ def to_frame(table: pa.Table, *, tz: str | None = None, **about: object) -> pd.D
     Raises:
         ValueRefused: There is no such time zone.
     """
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True)
     if about:
         frame.attrs["mirror"] = about
     return frame if tz is None else in_zone(frame, tz)

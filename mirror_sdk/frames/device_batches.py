@@ -37,7 +37,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
     """
     resources = _Resources(batch)
     reported = read_payloads(resources["reported_value"], resources["reported_content_type"], resources.path)
-    desired = read_payloads(resources["desired_value"], resources["desired_content_type"], resources.path)
+    desired = _Desired(batch, resources)
     schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
     columns = {
         **resources.of_devices(batch),
@@ -49,15 +49,17 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
         "reported_at": resources["reported_at"],
         "fresh_until": resources["reported_expires_at"],
-        "desired_num": desired.num,
-        "desired_text": desired.text,
-        "desired_bool": desired.bool,
-        "desired_status": fixed_category_array(resources["desired_status"], schema.field("desired_status")),
-        "requested_at": resources["requested_at"],
-        "desired_at": resources["desired_at"],
+        "desired_num": desired.spread(desired.typed.num),
+        "desired_text": desired.spread(desired.typed.text),
+        "desired_bool": desired.spread(desired.typed.bool),
+        "desired_status": fixed_category_array(
+            desired.spread(desired["desired_status"]), schema.field("desired_status")
+        ),
+        "requested_at": desired.spread(desired["requested_at"]),
+        "desired_at": desired.spread(desired["desired_at"]),
         "subscribed": resources["subscribed"],
         "reported_raw": resources["reported_value"],
-        "desired_raw": resources["desired_value"],
+        "desired_raw": desired.spread(desired["desired_value"]),
     }
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     return table if paths is None else _only(table, resources.path, paths)
@@ -74,6 +76,8 @@ class _Resources:
     def __init__(self, batch: pa.RecordBatch) -> None:
         lists = batch.column("resources")
         self._counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        self.begins = np.cumsum(self._counts) - self._counts
+        """Where the resources of each device begin."""
         self._struct = lists.flatten()
         self.path = self["path"]
         self.device = np.repeat(np.arange(len(lists)), self._counts)
@@ -90,6 +94,28 @@ class _Resources:
             name: _recoded(index, batch.column(name).filter(pa.array(has_some)))
             for name in ("device_id", "endpoint_name")
         }
+
+
+class _Desired:
+    """The desired values there are, each with the number of its resource."""
+
+    def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
+        lists = batch.column("desired")
+        self._struct = lists.flatten()
+        begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+        rows = begins + self["resource"].to_numpy(zero_copy_only=False)
+        place = np.full(len(resources.path), -1)
+        place[rows] = np.arange(len(rows))
+        self._place = pa.array(place, mask=place < 0)
+        paths = resources.path.take(pa.array(rows))
+        self.typed = read_payloads(self["desired_value"], self["desired_content_type"], paths)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return self._struct.field(name)
+
+    def spread(self, column: pa.Array) -> pa.Array:
+        """A column with a row for each resource."""
+        return column.take(self._place)
 
 
 def _recoded(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:

@@ -31,10 +31,11 @@ def to_array(values: Column, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers_of(filled)], missing)
 
 
-def to_lists(lengths: Column, items: pa.Array, kind: pa.DataType, is_missing: Sequence[bool]) -> pa.Array:
+def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa.ListArray:
     """Lists of so many items each, one after another; a missing one is null, and its length 0."""
     validity = _bitmap(bytes(not missing for missing in is_missing)) if any(is_missing) else None
     offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
+    kind = pa.list_(items.type)
     return pa.Array.from_buffers(kind, len(lengths), [validity, offsets], sum(is_missing), children=[items])
 
 

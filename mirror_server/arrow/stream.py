@@ -5,9 +5,10 @@ Payloads stay the bytes they are, with their content types: what they mean is th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
 import pyarrow as pa
 
@@ -27,6 +28,11 @@ _RESOURCE = pa.struct(
         pa.field("reported_content_type", WORD),
         pa.field("reported_at", INSTANT),
         pa.field("reported_expires_at", INSTANT),
+    ]
+)
+_DESIRED = pa.struct(
+    [
+        pa.field("resource", pa.int32()),
         pa.field("desired_value", pa.binary()),
         pa.field("desired_content_type", WORD),
         pa.field("desired_status", pa.int8()),
@@ -39,11 +45,15 @@ SCHEMA = pa.schema(
         pa.field("device_id", pa.string()),
         pa.field("endpoint_name", pa.string()),
         pa.field("resources", pa.list_(_RESOURCE)),
+        pa.field("desired", pa.list_(_DESIRED)),
     ]
 )
-"""The columns of the stream."""
+"""The columns of the stream; ``resource`` is the place of a desired value's resource in the list of resources."""
 
-_PAYLOADS = (1 + _RESOURCE.get_field_index("reported_value"), 1 + _RESOURCE.get_field_index("desired_value"))
+_COLUMN_NAMES = ["device_id", *STATE_COLUMNS.split(", ")]
+_PAYLOADS = (_COLUMN_NAMES.index("reported_value"), _COLUMN_NAMES.index("desired_value"))
+_FIRST_DESIRED = _COLUMN_NAMES.index("desired_value")
+_STATUS = _COLUMN_NAMES.index("desired_status")
 _END_OF_STREAM_BYTES = 8
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
@@ -94,7 +104,7 @@ class _Encoder:
 
     def tail(self, end: bytes) -> bytes:
         """The last piece."""
-        nothing: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
+        nothing: _Columns = [[] for _ in _COLUMN_NAMES]
         return self._stream(_batch([], nothing, []), {END_KEY: end})[len(self.head) :]
 
     def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
@@ -107,7 +117,7 @@ class _Encoder:
 
 def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
     """The devices and their resources, in parts that are not too large where one device is not."""
-    columns: _Columns = [[] for _ in range(1 + _RESOURCE.num_fields)]
+    columns: _Columns = [[] for _ in _COLUMN_NAMES]
     size = 0
     for some in rows:
         chunk = list(zip(*some, strict=True))
@@ -123,17 +133,31 @@ def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tup
 
 
 def _batch(page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> pa.RecordBatch:
-    ids, *values = columns
-    fields = list(_RESOURCE)
-    arrays = [to_array(column, field.type) for column, field in zip(values, fields, strict=True)]
-    resources = pa.StructArray.from_arrays(arrays, fields=fields)
-    counts = Counter(ids)
+    counts = Counter(columns[0])
     lengths = [counts[device.device_id] for device in page]
     return pa.RecordBatch.from_arrays(
         [
             to_array([device.device_id for device in page], pa.string()),
             to_array([device.endpoint_name for device in page], pa.string()),
-            to_lists(lengths, resources, SCHEMA.field("resources").type, is_unchanged),
+            to_lists(lengths, _structs(_RESOURCE, columns[1:_FIRST_DESIRED]), is_unchanged),
+            _desired(columns, lengths),
         ],
         schema=SCHEMA,
     )
+
+
+def _desired(columns: _Columns, lengths: Sequence[int]) -> pa.Array:
+    """Of each device the desired values there are, which are few as a rule."""
+    written = [index for index, status in enumerate(columns[_STATUS]) if status is not None]
+    values = [[column[index] for index in written] for column in columns[_FIRST_DESIRED:]]
+    begins = list(accumulate(lengths, initial=0))
+    owners = [bisect_right(begins, index) - 1 for index in written]
+    counts = Counter(owners)
+    places: list[object] = [index - begins[owner] for index, owner in zip(written, owners, strict=True)]
+    own = [counts[number] for number in range(len(lengths))]
+    return to_lists(own, _structs(_DESIRED, [places, *values]), [False] * len(own))
+
+
+def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:
+    arrays = [to_array(column, field.type) for column, field in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))

@@ -10,8 +10,8 @@ from mirror_server.store.devices import Condition, DeviceRow, clause, where_of
 from mirror_server.store.session import Row, Session
 
 STATE_COLUMNS = (
-    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " desired_value, desired_content_type, desired_status, desired_at, requested_at"
+    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at, "
+    "desired_value, desired_content_type, desired_status, desired_at, requested_at"
 )
 """What a table of states needs of a resource."""
 

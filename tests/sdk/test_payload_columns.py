@@ -183,13 +183,20 @@ def batch_of(objects):
                     "reported_content_type": state.reported.content_type,
                     "reported_at": state.reported.reported_at,
                     "reported_expires_at": state.reported.expires_at,
+                }
+                for state in one.resources
+            ],
+            "desired": [
+                {
+                    "resource": place,
                     "desired_value": state.desired.value,
                     "desired_content_type": state.desired.content_type,
                     "desired_status": state.desired.status,
                     "desired_at": state.desired.desired_at,
                     "requested_at": state.desired.requested_at,
                 }
-                for state in one.resources
+                for place, state in enumerate(one.resources)
+                if state.desired.value is not None
             ],
         }
         for one in objects

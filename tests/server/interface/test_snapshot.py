@@ -65,10 +65,10 @@ def device_objects(server, key, ids):
 
 def told_by_arrow(device):
     """Of a device object what the Arrow form tells."""
-    found = []
-    for resource in device["resources"]:
+    resources, written = [], []
+    for place, resource in enumerate(device["resources"]):
         reported, desired = resource["reported"], resource["desired"]
-        found.append(
+        resources.append(
             {
                 "path": resource["resource_path"],
                 "subscribed": resource["subscribed"],
@@ -76,14 +76,14 @@ def told_by_arrow(device):
                 "reported_content_type": reported.get("content_type"),
                 "reported_at": reported.get("reported_at"),
                 "reported_expires_at": reported.get("expires_at"),
-                "desired_value": desired.get("value"),
-                "desired_content_type": desired.get("content_type"),
-                "desired_status": desired.get("status"),
-                "desired_at": desired.get("desired_at"),
-                "requested_at": desired.get("requested_at"),
             }
         )
-    return {"device_id": device["device_id"], "endpoint_name": device["endpoint_name"], "resources": found}
+        if desired:
+            about = {name: desired[name] for name in ("desired_at", "requested_at")}
+            about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status")}
+            written.append({"resource": place, **about})
+    names = {name: device[name] for name in ("device_id", "endpoint_name")}
+    return {**names, "resources": resources, "desired": written}
 
 
 def as_json(row):
@@ -94,8 +94,11 @@ def as_json(row):
             return base64.b64encode(value).decode()
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if hasattr(value, "isoformat") else value
 
-    resources = [{name: plain(value) for name, value in resource.items()} for resource in row["resources"]]
-    return row | {"resources": resources}
+    lists = {
+        name: [{key: plain(value) for key, value in one.items()} for one in row[name]]
+        for name in ("resources", "desired")
+    }
+    return row | lists
 
 
 def test_a_line_is_a_device_object_and_the_last_one_counts_them(server, key, ids):
