@@ -73,7 +73,7 @@ def build(
     Raises:
         ValueRefused: There is no such time zone.
     """
-    return to_frame(to_table(columns, schema), tz=tz, **about)
+    return to_frame(to_table(columns, schema), about, tz=tz)
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
@@ -81,15 +81,24 @@ def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.T
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
-def to_frame(table: pa.Table, *, tz: str | None = None, **about: object) -> pd.DataFrame:
-    """The frame of a table that has one of the schemas, with what it is based on in ``attrs["mirror"]``.
+def to_frame(
+    table: pa.Table, about: Mapping[str, object], *, tz: str | None = None, uses_up: bool = False
+) -> pd.DataFrame:
+    """The frame of a table that has one of the schemas.
+
+    Args:
+        table: The table.
+        about: What it is based on, for ``attrs["mirror"]``.
+        tz: Time zone of the time columns.
+        uses_up: Whether the table is let go column by column, so that there are never two of all; nobody may use it
+            any more, not even look at it.
 
     Raises:
         ValueRefused: There is no such time zone.
     """
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True, self_destruct=uses_up)
     if about:
-        frame.attrs["mirror"] = about
+        frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
 
 

@@ -47,8 +47,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "reported_text": reported.text,
         "reported_bool": reported.bool,
         "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
-        "reported_at": resources["reported_at"],
-        "fresh_until": resources["reported_expires_at"],
+        "reported_at": _own(resources["reported_at"]),
+        "fresh_until": _own(resources["reported_expires_at"]),
         "desired_num": desired.spread(desired.typed.num),
         "desired_text": desired.spread(desired.typed.text),
         "desired_bool": desired.spread(desired.typed.bool),
@@ -57,7 +57,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         ),
         "requested_at": desired.spread(desired["requested_at"]),
         "desired_at": desired.spread(desired["desired_at"]),
-        "subscribed": resources["subscribed"],
+        "subscribed": _own(resources["subscribed"]),
         "reported_raw": resources["reported_value"],
         "desired_raw": desired.spread(desired["desired_value"]),
     }
@@ -118,6 +118,11 @@ class _Desired:
         return column.take(self._place)
 
 
+def _own(column: pa.Array) -> pa.Array:
+    """A copy: a part of a batch would hold on to all of it."""
+    return column.take(pa.array(np.arange(len(column))))
+
+
 def _recoded(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
     """A category column of an index into words, of which some may be the same or none."""
     encoded = words.dictionary_encode()
@@ -134,7 +139,7 @@ def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
         name: pa.array([part[index] for part in parts], pa.int32()).take(path.indices)
         for index, name in enumerate(("object_id", "instance_id", "resource_id"))
     }
-    return {"path": path, **numbers, "label": _recoded(path.indices, labels)}
+    return {"path": _own(path), **numbers, "label": _recoded(path.indices, labels)}
 
 
 def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:

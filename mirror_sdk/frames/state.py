@@ -184,9 +184,9 @@ def state_frame(
 
     Source: specification 2.2; wire.md 1.
     """
-    about = {"taken_at": moment("taken_at", taken_at)}
+    about: dict[str, object] = {"taken_at": moment("taken_at", taken_at)}
     table, device_count = state_table(devices, paths=checked_patterns(paths), raw=raw)
-    return to_frame(table, tz=tz, **about, devices=device_count, complete=True, server=server)
+    return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 
 
 def state_table(

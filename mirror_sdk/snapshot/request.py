@@ -128,22 +128,23 @@ class SnapshotRequest:
         return list(dict.fromkeys([*patterns, *units]))
 
     def frame(self, taken: Taken) -> pd.DataFrame:
-        """The state table of what was taken.
+        """The state table of what was taken, which is used up by this.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
         """
-        selection = {"filters": dict(self.filters), "device_ids": self.device_ids, "paths": self.paths}
-        return to_frame(
-            taken.table,
-            tz=self.tz,
-            taken_at=taken.taken_at,
-            devices=taken.device_count,
-            complete=True,
-            server=self.server,
-            one_instant=taken.revision is not None,
-            seq=taken.seq,
-            revision=taken.revision,
-            rows=taken.table.num_rows,
-            selection={name: list(value) if isinstance(value, tuple) else value for name, value in selection.items()},
-        )
+        about = {
+            "taken_at": taken.taken_at,
+            "devices": taken.device_count,
+            "complete": True,
+            "server": self.server,
+            "one_instant": taken.revision is not None,
+            "seq": taken.seq,
+            "revision": taken.revision,
+            "rows": taken.table.num_rows,
+            # Lists, as they are when they come back from a file.
+            "selection": {
+                name: list(value) if isinstance(value, tuple) else value for name, value in selection.items()
+            },
+        }
+        return to_frame(taken.table, about, tz=self.tz, uses_up=True)

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request
 from mirror_sdk.wire.paths import check_pattern
 from mirror_sdk.wire.routes import SNAPSHOT, TOTAL_HEADER
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, MAX_PATTERNS, NDJSON, Compression
-from mirror_server import present
+from mirror_server import arrow, present
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.held_pages import HeldPages
@@ -47,12 +47,12 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
                 406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept"
             )
         compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
-        arrow = _arrow() if form == ARROW else None
+        encoding = _arrow() if form == ARROW else None
         snapshot = snapshots.open(app_id(), _selection())
-        if arrow is None:
+        if encoding is None:
             chunks = _ndjson(snapshot)
         else:
-            chunks = arrow.arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
+            chunks = encoding.arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
         headers = {TOTAL_HEADER: str(snapshot.device_count)}
         return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
 
@@ -78,16 +78,14 @@ def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
 
 
 def _arrow() -> ModuleType:
-    """What makes Arrow streams; an extra, and slow to load."""
-    try:
-        from mirror_server.arrow import stream  # noqa: PLC0415
-    except ImportError:
+    module = arrow.load()
+    if module is None:
         raise Refusal(
             406,
             f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
             " pyarrow installed on the server",
-        ) from None
-    return stream
+        )
+    return module
 
 
 def _ndjson(snapshot: Snapshot) -> Generator[bytes]:

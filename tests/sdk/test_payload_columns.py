@@ -213,7 +213,7 @@ def test_batches_give_the_table_of_the_device_objects(objects, paths, at_once):
     found = joined([state_of_batch(batch, paths=paths, raw=True) for batch in batches], raw=True)
     expected, _ = state_table(map(DeviceObject.from_wire, objects), paths=paths, raw=True)
     assert found.schema.equals(STATE_RAW_SCHEMA)
-    pd.testing.assert_frame_equal(to_frame(found), to_frame(expected))
+    pd.testing.assert_frame_equal(to_frame(found, {}), to_frame(expected, {}))
 
 
 def test_no_batch_gives_an_empty_table():

@@ -174,8 +174,7 @@ def test_another_form_is_refused_and_a_head_too(server, key):
 
 
 def test_without_pyarrow_there_is_ndjson(server, key, ids, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mirror_server.arrow", None)
-    monkeypatch.delattr("mirror_server.arrow", raising=False)
+    monkeypatch.setitem(sys.modules, "mirror_server.arrow.stream", None)
     answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": ARROW})
     assert answer.status_code == 406
     assert "pyarrow" in answer.json["message"]
