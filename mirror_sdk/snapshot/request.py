@@ -144,7 +144,9 @@ class SnapshotRequest:
             "rows": taken.table.num_rows,
             # Lists, as they are when they come back from a file.
             "selection": {
-                name: list(value) if isinstance(value, tuple) else value for name, value in selection.items()
+                "filters": dict(self.filters),
+                "device_ids": None if self.device_ids is None else list(self.device_ids),
+                "paths": None if self.paths is None else list(self.paths),
             },
         }
         return to_frame(taken.table, about, tz=self.tz, uses_up=True)
