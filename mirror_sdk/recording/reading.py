@@ -137,16 +137,8 @@ class Recording:
 
     def _read(self, *, distinct: bool = True) -> tuple[pa.Table, list[Span]]:
         tables, spans = [files.STORED_SCHEMA.empty_table()], []
-        for number in files.part_numbers(self.path):
-            table, covered = files.read_part(self.path, number)
-            tables.append(table)
-            spans += covered
-        for number in files.journal_numbers(self.path):
-            try:
-                table, covered = files.read_journal(self.path, number)
-            except FileNotFoundError:
-                # It was sealed just now.
-                table, covered = files.read_part(self.path, number)
+        for number in files.event_numbers(self.path):
+            table, covered = files.read_numbered(self.path, number)
             tables.append(table)
             spans += covered
         whole = pa.concat_tables(tables).combine_chunks()

@@ -1,5 +1,6 @@
 """Recordings, made by either client from a real server, and asked afterwards."""
 
+import time
 import warnings
 from datetime import datetime, timedelta
 
@@ -10,7 +11,7 @@ import pytest
 
 from mirror_sdk import GapWarning, MirrorClient, NotFound, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
-from mirror_sdk.recording import CHANGES_SCHEMA, Recording, read_recording
+from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.files import journal_numbers, part_numbers, state_numbers
 
 TEMPERATURE = "/3303/0/5700"
@@ -39,6 +40,13 @@ def folder(tmp_path):
 
 def numbers(frame):
     return frame[frame["event"] == "observation"]["value_num"].tolist()
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder):
@@ -85,6 +93,22 @@ def test_a_recording_that_still_runs_can_be_read(client, observed, folder):
         assert recording.audit().complete
         assert list(recording.events().columns) == EVENTS_SCHEMA.names
         assert journal_numbers(folder) == [1]
+
+
+def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, observed, folder, monkeypatch):
+    with client.record(folder):
+        observed(1.0)
+    recorder = client.record(folder)
+    observed(2.0)
+    until(lambda: recorder.events == 1)
+    read_part = files.read_part
+
+    def read_behind_a_seal(*arguments):
+        recorder.stop()
+        return read_part(*arguments)
+
+    monkeypatch.setattr(files, "read_part", read_behind_a_seal)
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
 
 
 def test_only_the_devices_and_paths_asked_for_are_recorded(client, bench, observed, device_id, folder):
