@@ -18,6 +18,8 @@ from mirror_sdk.frames.events import event_columns
 from mirror_sdk.recording import files
 from mirror_sdk.recording.coverage import Span
 
+_BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
+
 
 class RecordingFolder:
     """The folder of a recording, open for writing by one recorder.
@@ -121,6 +123,9 @@ class RecordingFolder:
             self._lock.release()
 
     def _begin(self, now: datetime) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
+        # Not before there is something to write: what could not begin leaves a folder that is free for something else.
+        if files.read_about(self.path) is None:
+            files.write_about(self.path, self._about)
         self._number = max(files.part_numbers(self.path), default=0) + 1
         file = files.journal_path(self.path, self._number).open("wb")
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
@@ -130,9 +135,8 @@ class RecordingFolder:
     def _check(self) -> None:
         known = files.read_about(self.path)
         if known is None:
-            if any(path.name != "_lock" for path in self.path.iterdir()):
+            if any(path.name not in _BEFORE_A_RECORDING for path in self.path.iterdir()):
                 raise ValueRefused(f"{self.path} holds other files; give another folder")
-            files.write_about(self.path, self._about)
         elif known != self._about:
             raise ValueRefused(
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "

@@ -171,5 +171,5 @@ def _distinct(table: pa.Table) -> pa.Table:
 
 def _audit(table: pa.Table, spans: list[Span], *, duplicates: int) -> Audit:
     gaps = table.filter(pc.equal(table["event"], EventKind.GAP.value))
-    numbers = zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)
-    return audit(spans, [one for one in numbers if one[0] is not None], table.num_rows - gaps.num_rows, duplicates)
+    numbers = list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True))
+    return audit(spans, numbers, table.num_rows - gaps.num_rows, duplicates)

@@ -13,7 +13,7 @@ from typing import Self
 import pandas as pd
 
 from mirror_sdk._channels import LogReader
-from mirror_sdk._cursor import Batch
+from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
 from mirror_sdk.events import EventKind, event_filter, read_events
@@ -72,6 +72,16 @@ class Tape:
         )
         self.needs_state = True
 
+    def begin(self, seq: int | None, state: pd.DataFrame) -> None:
+        """Write from where it is recorded, and the state to begin from.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        if self.folder.position is None:
+            self.write(NOTHING, after=None, seq=seq)
+        self.write_state(state)
+
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
         """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
 
@@ -119,8 +129,8 @@ class Recorder:
             self._reader = new_reader(tape.folder.position, self._stopped.wait)
             if not self._reader.is_placed:
                 self._reader.go_to_end()
-                tape.write(Batch(), after=None, seq=self._reader.position)
-            tape.write_state(take_state())
+            # The state is that of a later moment than the position, so that nothing lies between them.
+            tape.begin(self._reader.position, take_state())
         except BaseException:
             tape.folder.close()
             raise
@@ -170,6 +180,9 @@ class Recorder:
         """End it. What the log holds at this moment is in the files when this returns.
 
         Where the service cannot be reached, the next recorder with the same folder reads the rest.
+
+        Raises:
+            OSError: The rest could not be written.
         """
         self._stopped.set()
         with self._writing:
