@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Self
@@ -109,7 +110,9 @@ class AsyncRecorder:
         except Exception as error:
             _log.exception("a recording ended")
             self.failure = error
-            await asyncio.to_thread(self._tape.folder.close)
+            # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+            with suppress(OSError):
+                await asyncio.to_thread(self._tape.folder.close)
 
     async def _step(self) -> None:
         after = self._reader.position

@@ -111,8 +111,8 @@ class RecordingFolder:
             return
         file, journal = self._journal
         self._journal = None
-        journal.close()
-        file.close()
+        with file:
+            journal.close()
         files.seal(self.path, self._number)
 
     def close(self) -> None:

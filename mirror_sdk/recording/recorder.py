@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
@@ -203,7 +204,9 @@ class Recorder:
             if not self._stopped.is_set():
                 _log.exception("a recording ended")
                 self.failure = error
-                self.stop()
+                # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+                with suppress(OSError):
+                    self.stop()
 
     def _step(self) -> None:
         after = self._reader.position

@@ -17,6 +17,7 @@ from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.coverage import write_spans
 from mirror_sdk.recording.files import journal_numbers, part_numbers, state_numbers
+from mirror_sdk.recording.folder import RecordingFolder
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -343,6 +344,26 @@ def test_a_closed_client_has_stopped_its_recorders(new_client, folder):
         assert recorder.is_running
     assert not recorder.is_running
     assert journal_numbers(folder) == []
+
+
+def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, folder, monkeypatch, caplog):
+    def no_space(*_, **__):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    recorder = client.record(folder)
+    observed(1.0)
+    until(lambda: recorder.events == 1)
+    with monkeypatch.context() as full:
+        full.setattr(RecordingFolder, "append", no_space)
+        full.setattr(files, "seal", no_space)
+        observed(2.0)
+        until(lambda: not recorder.is_running)
+    recorder.stop()
+    assert isinstance(recorder.failure, OSError)
+    assert "a recording ended" in caplog.text
+    client.record(folder).stop()
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+    assert Recording(folder).audit().complete
 
 
 class Unplugged(httpx.BaseTransport):
