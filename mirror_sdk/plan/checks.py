@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -124,7 +125,8 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
     try:
         payload, content_type = encode(want.value, want.path, want.content_type)
     except ValueRefused as error:
-        is_number = isinstance(want.value, int | float) and not isinstance(want.value, bool)
+        # numpy's numbers are such, too.
+        is_number = isinstance(want.value, numbers.Real) and not isinstance(want.value, bool)
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))
         out_of_range = is_number and not low <= want.value <= high  # type: ignore[operator] # is_number says so
         return NO_VALUE, _refuse(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
@@ -132,9 +134,17 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
 
 
 def _of_repetition(values: list[object], *, is_repeated: bool) -> Finding | None:
-    if any(other != values[0] for other in values[1:]):
+    if any(_differs(other, values[0]) for other in values[1:]):
         return _refuse(Check.DUPLICATE, f"{len(values)} different values are wanted here; give one")
     return Finding(Decision.SKIP, Check.DUPLICATE, "it is wanted once already") if is_repeated else None
+
+
+def _differs(one: object, other: object) -> bool:
+    try:
+        return bool(one != other)
+    except (TypeError, ValueError):
+        # Arrays, for instance, are compared one by one.
+        return True
 
 
 def _of_device(want: Want, device: KnownDevice | None, resource: Resource | None) -> Finding | None:

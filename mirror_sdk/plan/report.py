@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -15,6 +16,8 @@ from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
+from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
@@ -66,6 +69,19 @@ class PlanReport:
         frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
         return frame
 
+    def values_before(self) -> list[tuple[str, str, PythonValue]]:
+        """Device id, path and what was there before, for all that may be sent; what had no value is left out.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> [value for _, _, value in client.plan([(light, "/3311/0/5851", 40)]).values_before()]
+        [10]
+        """
+        planned = [entry.planned for entry in self._ledger.entries]
+        return [
+            (one.want.device_id, one.want.path, one.before.python) for one in planned if one.before.python is not None
+        ]
+
     def _busy(self) -> ValueRefused:
         return ValueRefused("this plan is being applied already; wait for it, or stop() it")
 
@@ -103,11 +119,17 @@ def check_limits(*, concurrency: int, canary: int, max_failures: int | None, exp
     """Refuse what is no way to apply a plan.
 
     Raises:
-        ValueRefused: One of them is too small; the message names it.
+        ValueRefused: One of them is no whole number, or too small or too large; the message names it.
     """
     least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
     for name, (value, lowest) in least.items():
-        if value < lowest:
-            raise ValueRefused(f"{name}={value} must be {lowest} or more")
+        if not _is_whole(value) or value < lowest:
+            raise ValueRefused(f"{name}={value} must be a whole number, {lowest} or more")
+    if expiry_seconds > MAX_EXPIRY_SECONDS:
+        raise ValueRefused(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral)
