@@ -48,7 +48,7 @@ def read_about(folder: Path) -> About | None:
     """
     try:
         return About.model_validate_json((folder / "_recording.json").read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as exc:
         raise ValueRefused(f"{folder / '_recording.json'} is not that of a recording; give another folder") from exc
