@@ -32,10 +32,11 @@ _SPANS = b"mirror_spans"
 
 
 class About(BaseModel):
-    """What a recording is of; two with other answers cannot be one."""
+    """What a recording is of; two with other answers cannot be one. ``key`` is not told by old recordings."""
 
     version: int = 1
     server: str
+    key: str | None = None
     devices: list[str] | None
     paths: list[str] | None
 

@@ -137,7 +137,12 @@ class RecordingFolder:
         if known is None:
             if any(path.name not in _BEFORE_A_RECORDING for path in self.path.iterdir()):
                 raise ValueRefused(f"{self.path} holds other files; give another folder")
-        elif known != self._about:
+        elif known.key not in {None, self._about.key} and known.server == self._about.server:
+            raise ValueRefused(
+                f"{self.path} records the log of another access key, and each key has a log of its own; go on with the "
+                "same, or give another folder"
+            )
+        elif known.model_copy(update={"key": self._about.key}) != self._about:
             raise ValueRefused(
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "
                 "same, or give another folder"

@@ -34,6 +34,7 @@ class Tape:
     Args:
         path: The folder of the recording.
         server: Where the log is read from.
+        key: Tells its access key from others: each has a log of its own.
         devices: Ids of the devices to record; ``None`` for all.
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: How large a file may become before the next one is begun.
@@ -52,6 +53,7 @@ class Tape:
         path: str | PathLike[str],
         *,
         server: str,
+        key: str,
         devices: Sequence[str] | None,
         paths: Sequence[str] | None,
         rotate_bytes: int,
@@ -64,6 +66,7 @@ class Tape:
                 raise ValueRefused(f"{name}={value} must be more than 0")
         about = About(
             server=server,
+            key=key,
             devices=None if devices is None else sorted(devices),
             paths=None if paths is None else sorted(paths),
         )

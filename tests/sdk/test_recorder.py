@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import threading
 import time
 import warnings
@@ -136,6 +137,24 @@ def test_a_folder_has_one_recorder_at_a_time(client, folder):
     with client.record(folder), pytest.raises(ValueRefused, match="another recorder at work"):
         client.record(folder)
     client.record(folder).stop()
+
+
+def test_a_recording_that_does_not_tell_its_key_is_gone_on_with(client, folder):
+    client.record(folder).stop()
+    about = folder / "_recording.json"
+    told = json.loads(about.read_text())
+    del told["key"]
+    about.write_text(json.dumps(told))
+    client.record(folder).stop()
+    assert Recording(folder).audit().complete
+
+
+def test_the_log_of_another_key_is_no_continuation(new_client, mirror, bench, folder):
+    with new_client() as first, first.record(folder) as recorder:
+        pass
+    with new_client() as second, pytest.raises(ValueRefused, match="another access key"):
+        second.record(folder)
+    assert recorder.audit().complete
 
 
 def test_a_recorder_may_be_stopped_twice(client, folder):
