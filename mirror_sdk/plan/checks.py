@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode, encode
@@ -160,7 +160,7 @@ def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
     if desired is not None and is_pending and _same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
-    if current is not None and not is_pending and _same(current.value, wanted):
+    if current is not None and not is_pending and not _is_uncertain(resource) and _same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     if listed.state != "registered":
         return Finding(
@@ -181,6 +181,16 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     if reported is None or reported.reported_at is None or desired.desired_at is None:
         return reported or desired
     return desired if desired.desired_at >= reported.reported_at else reported
+
+
+def _is_uncertain(resource: Resource) -> bool:
+    """Whether a write may have changed it since it was reported, though it failed."""
+    reported, desired = resource.reported, resource.desired
+    if desired is None or desired.status is not DesiredStatus.FAILURE or desired.category not in UNCERTAIN_CATEGORIES:
+        return False
+    if reported is None or reported.reported_at is None or desired.desired_at is None:
+        return True
+    return desired.desired_at >= reported.reported_at
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:

@@ -87,7 +87,7 @@ class PlanReport:
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.status in _MAY_HAVE_ACTED]
+        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.may_have_acted]
         return [
             Want(
                 one.want.device_id,
@@ -111,7 +111,6 @@ class PlanReport:
         return f"{', '.join(parts)}; sent: {told}{because}"
 
 
-_MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, RequestStatus.UNKNOWN})
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
 
 

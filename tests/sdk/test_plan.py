@@ -253,6 +253,21 @@ def test_undo_writes_what_was_there_before_where_something_may_have_happened(cli
     assert levels(client, [lights[0], lights[1], lights[3]]) == [10] * 3
 
 
+def test_a_write_whose_effect_is_not_known_is_undone_and_does_not_count_as_undone_already(client, bench, lights):
+    bench.set_answer(lights[0], "silent")
+    timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=301)))
+    timer.start()
+    plan = client.plan(all_to(lights[:1], 40))
+    result = plan.apply(expiry_seconds=300)
+    timer.join()
+    assert result["category"].tolist() == ["TIMEOUT"]
+    bench.set_answer(lights[0], "normal")
+    undo = plan.undo()
+    assert undo.frame["decision"].tolist() == ["write"]
+    assert statuses(undo.apply()) == ["success"]
+    assert levels(client, lights[:1]) == [10]
+
+
 def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, lights):
     reader = new_client(Scope.READ)
     plan = reader.plan(all_to(lights, 40))
