@@ -27,6 +27,9 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_ROTATION_SECONDS = 1e9
+"""Some decades: a larger number, such as ``inf``, means never."""
+
 
 class Tape:
     """What is written for what was read, whoever reads.
@@ -62,7 +65,7 @@ class Tape:
     ) -> None:
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
-            if value <= 0:
+            if not value > 0:
                 raise ValueRefused(f"{name}={value} must be more than 0")
         about = About(
             server=server,
@@ -72,7 +75,10 @@ class Tape:
         )
         self._now = now
         self.folder = RecordingFolder(
-            Path(path), about, rotate_bytes=rotate_bytes, rotate_after=timedelta(seconds=rotate_seconds)
+            Path(path),
+            about,
+            rotate_bytes=rotate_bytes,
+            rotate_after=timedelta(seconds=min(rotate_seconds, _LONGEST_ROTATION_SECONDS)),
         )
         self.needs_state = True
 

@@ -1,5 +1,6 @@
 """Plans: what they find, what they send, and the way back, with either client against a real server."""
 
+import sys
 import threading
 from datetime import timedelta
 
@@ -306,6 +307,11 @@ def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsy
     finally:
         show_progress(None)
     assert "writes" in capsys.readouterr().err
+
+
+def test_without_a_standard_error_there_is_no_progress(client, lights, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert statuses(client.plan(all_to(lights, 40)).apply()) == ["success"] * 4
 
 
 def test_a_value_written_since_it_was_reported_counts_as_the_present_one(client, lights):

@@ -175,7 +175,14 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
     assert Recording(folder).audit().complete
 
 
-@pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}])
+def test_a_file_may_become_as_old_as_it_will(client, observed, folder):
+    with client.record(folder, rotate_seconds=float("inf")):
+        observed(1.0, 2.0)
+    assert part_numbers(folder) == [1]
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}, {"rotate_seconds": float("nan")}])
 def test_a_rotation_that_is_none_is_refused_by_name(client, folder, arguments):
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
         client.record(folder, **arguments)
