@@ -78,6 +78,7 @@ class AsyncMirrorClient:
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
+        self._key_mark = settings.key_mark
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
@@ -482,6 +483,7 @@ class AsyncMirrorClient:
             recording.Tape,
             path,
             server=self.base_url,
+            key=self._key_mark,
             devices=chosen,
             paths=paths,
             rotate_bytes=rotate_bytes,

@@ -85,6 +85,7 @@ class MirrorClient:
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
+        self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
@@ -852,6 +853,7 @@ class MirrorClient:
         tape = recording.Tape(
             path,
             server=self.base_url,
+            key=self._key_mark,
             devices=chosen,
             paths=paths,
             rotate_bytes=rotate_bytes,

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
@@ -21,7 +22,7 @@ from mirror_sdk._output import Form, Row, form_options, show, show_line
 from mirror_sdk._tables import with_pandas
 from mirror_sdk.demo import DemoError
 from mirror_sdk.device import DeviceObject, Resource
-from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.errors import MirrorError, ValueRefused, WaitTimeout
 from mirror_sdk.events import Event
 from mirror_sdk.lab import run_lab
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
@@ -56,7 +57,10 @@ class _Commands(click.Group):
             return super().invoke(context)
         except WaitTimeout as error:
             raise _NoAnswer(str(error)) from error
-        except (MirrorError, DemoError, ImportError) as error:
+        except BrokenPipeError:
+            # Whoever read the output has enough; click ends quietly.
+            raise
+        except (MirrorError, DemoError, ImportError, OSError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -295,7 +299,8 @@ def requests(form: Form) -> None:
 def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **limits: Any) -> None:
     r"""Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
 
-    Without --apply it ends with status 1 if something is refused, with --apply if not all has succeeded.
+    It ends with status 1 if something is refused, and with --apply if not all has succeeded. Ctrl-C sends no more; what
+    became of each write is shown all the same.
 
     \b
       mirror plan wanted.csv
@@ -306,14 +311,19 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
         made = client.plan(_wanted_values(client, file))
         frame = made.frame
         if undo_file is not None:
-            _write_values(tables.values_before(frame), undo_file)
+            _write_values(made.values_before(), undo_file)
+        ended_well = bool(frame["decision"].ne("refuse").all())
         if is_applied:
-            result = made.apply(**limits)
-            show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
-            ended_well = bool(result["status"].eq("success").all())
+            try:
+                with suppress(KeyboardInterrupt):
+                    made.apply(**limits)
+            finally:
+                # However it ended, what was sent has to be known.
+                result = made.result
+                show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
+            ended_well = ended_well and bool(result["status"].eq("success").all())
         else:
             show(tables.plan_rows(frame), tables.PLAN_COLUMNS, form)
-            ended_well = bool(frame["decision"].ne("refuse").all())
     click.echo(repr(made), err=True)
     if not ended_well:
         sys.exit(_NOT_ALL)
@@ -476,6 +486,14 @@ def _event_row(event: Event) -> Row:
 
 
 def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+    """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
+    try:
+        return _read_wanted(client, file)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
+
+
+def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for, each value as its path declares it."""
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.DictReader(lines)
@@ -483,7 +501,13 @@ def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, obj
         if lacking:
             raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
         device_id = lru_cache(partial(_device_id, client))
-        return [(device_id(row["device"]), row["path"], _typed_or_text(row["value"], row["path"])) for row in rows]
+        wanted: list[tuple[str, str, object]] = []
+        for row in rows:
+            device, path, value = (row[name] for name in ("device", "path", "value"))
+            if device is None or path is None or value is None:
+                raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            wanted.append((device_id(device), path, _typed_or_text(value, path)))
+        return wanted
 
 
 def _typed_or_text(text: str, path: str) -> PythonValue:
@@ -493,7 +517,13 @@ def _typed_or_text(text: str, path: str) -> PythonValue:
 
 
 def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None:
+    rows = []
+    for device, path, value in values:
+        try:
+            rows.append((device, path, encode(value, path)[0].decode()))
+        except (ValueRefused, UnicodeDecodeError) as error:
+            click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
     with file.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["device", "path", "value"])
-        writer.writerows((device, path, encode(value, path)[0].decode()) for device, path, value in values)
+        writer.writerows(rows)

@@ -5,6 +5,7 @@ Source: specification 5.2 (``API_HOST``, ``API_KEY``).
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
+_MARK_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,11 @@ class Settings:
             base_url or _from_environment(environ, HOST_VARIABLE, "base_url"),
             api_key or _from_environment(environ, KEY_VARIABLE, "api_key"),
         )
+
+    @property
+    def key_mark(self) -> str:
+        """Tells this access key from others, and nothing else of it."""
+        return hashlib.sha256(self.api_key.get_secret_value().encode()).hexdigest()[:_MARK_LENGTH]
 
 
 def read_base_url(address: str) -> str:

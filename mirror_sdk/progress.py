@@ -44,4 +44,7 @@ def _is_shown() -> bool:
 def _is_looked_at() -> bool:
     ipython = sys.modules.get("IPython")
     # The output of a kernel is no terminal, and still somebody looks at it.
-    return hasattr(ipython and ipython.get_ipython(), "kernel") or sys.stderr.isatty()
+    return hasattr(ipython and ipython.get_ipython(), "kernel") or (
+        # A program without a console has no standard error.
+        sys.stderr is not None and sys.stderr.isatty()
+    )

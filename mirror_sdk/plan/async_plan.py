@@ -115,7 +115,7 @@ class AsyncPlan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=expiry_seconds,
+                    expiry_seconds=int(expiry_seconds),
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:

@@ -80,7 +80,7 @@ class Plan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is too small, or the plan is being applied already.
+            ValueRefused: An argument is no such number, or the plan is being applied already.
 
         >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
         ['success']
@@ -174,7 +174,7 @@ class Plan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=expiry_seconds,
+                    expiry_seconds=int(expiry_seconds),
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:

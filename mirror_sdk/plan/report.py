@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -18,6 +19,8 @@ from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
+from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
@@ -78,7 +81,7 @@ class PlanReport:
         >>> client.plan([(light, "/3311/0/5851", 40)]).is_undoable
         False
         """
-        return any(entry.status in _MAY_HAVE_ACTED for entry in self._ledger.entries)
+        return any(entry.may_have_acted for entry in self._ledger.entries)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -120,12 +123,25 @@ class PlanReport:
         """
         save(path, self._server, self._planned)
 
+    def values_before(self) -> list[tuple[str, str, PythonValue]]:
+        """Device id, path and what was there before, for all that may be sent; what had no value is left out.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> [value for _, _, value in client.plan([(light, "/3311/0/5851", 40)]).values_before()]
+        [10]
+        """
+        planned = [entry.planned for entry in self._ledger.entries]
+        return [
+            (one.want.device_id, one.want.path, one.before.python) for one in planned if one.before.python is not None
+        ]
+
     def _busy(self) -> ValueRefused:
         return ValueRefused("this plan is being applied already; wait for it, or stop() it")
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.status in _MAY_HAVE_ACTED]
+        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.may_have_acted]
         return [
             Want(
                 one.want.device_id,
@@ -149,7 +165,6 @@ class PlanReport:
         return f"{', '.join(parts)}; sent: {told}{because}"
 
 
-_MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, RequestStatus.UNKNOWN})
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
 
 
@@ -159,17 +174,20 @@ def check_limits(
     """Refuse what is no way to apply a plan.
 
     Raises:
-        ValueRefused: One of them is too small; the message names it.
+        ValueRefused: One of them is no whole number, or too small or too large; the message names it.
     """
-    least: dict[str, tuple[float, int]] = {
-        "concurrency": (concurrency, 1),
-        "canary": (canary, 0),
-        "expiry_seconds": (expiry_seconds, 1),
-    }
-    if timeout is not None:
-        least["timeout"] = (timeout, 0)
+    # Also false for the number that is none.
+    if timeout is not None and not timeout >= 0:
+        raise ValueRefused(f"timeout={timeout} must be 0 or more")
+    least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
     for name, (value, lowest) in least.items():
-        if value < lowest:
-            raise ValueRefused(f"{name}={value} must be {lowest} or more")
+        if not _is_whole(value) or value < lowest:
+            raise ValueRefused(f"{name}={value} must be a whole number, {lowest} or more")
+    if expiry_seconds > MAX_EXPIRY_SECONDS:
+        raise ValueRefused(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral)

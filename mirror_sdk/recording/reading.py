@@ -137,16 +137,8 @@ class Recording:
 
     def _read(self, *, distinct: bool = True) -> tuple[pa.Table, list[Span]]:
         tables, spans = [files.STORED_SCHEMA.empty_table()], []
-        for number in files.part_numbers(self.path):
-            table, covered = files.read_part(self.path, number)
-            tables.append(table)
-            spans += covered
-        for number in files.journal_numbers(self.path):
-            try:
-                table, covered = files.read_journal(self.path, number)
-            except FileNotFoundError:
-                # It was sealed just now.
-                table, covered = files.read_part(self.path, number)
+        for number in files.event_numbers(self.path):
+            table, covered = files.read_numbered(self.path, number)
             tables.append(table)
             spans += covered
         whole = pa.concat_tables(tables).combine_chunks()
@@ -179,5 +171,5 @@ def _distinct(table: pa.Table) -> pa.Table:
 
 def _audit(table: pa.Table, spans: list[Span], *, duplicates: int) -> Audit:
     gaps = table.filter(pc.equal(table["event"], EventKind.GAP.value))
-    numbers = zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)
-    return audit(spans, [one for one in numbers if one[0] is not None], table.num_rows - gaps.num_rows, duplicates)
+    numbers = list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True))
+    return audit(spans, numbers, table.num_rows - gaps.num_rows, duplicates)

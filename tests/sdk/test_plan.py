@@ -1,8 +1,10 @@
 """Plans: what they find, what they send, and the way back, with either client against a real server."""
 
+import sys
 import threading
 from datetime import timedelta
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -121,6 +123,29 @@ def test_what_is_out_of_range_is_refused(client, lights):
     assert "from 0 to 100" in frame["reason"][0]
 
 
+def test_a_number_of_numpy_is_out_of_range_as_any_other(client, lights):
+    plan = client.plan([(lights[0], LEVEL, np.int64(400)), (lights[1], LEVEL, np.int8(40))])
+    assert plan.frame["check"].tolist() == ["out_of_range", "ok"]
+
+
+def test_an_array_is_refused_also_beside_a_number(client, lights):
+    plan = client.plan([(lights[0], LEVEL, 40), (lights[0], LEVEL, np.array([1, 2]))])
+    assert plan.frame["check"].tolist() == ["duplicate", "wrong_type"]
+
+
+def test_a_content_type_that_is_a_number_is_refused_in_its_row(client, lights):
+    table = {"device_id": lights[:2], "path": LEVEL, "value": 40, "content_type": ["text/plain", 4711]}
+    plan = client.plan(pd.DataFrame(table))
+    assert plan.frame["check"].tolist() == ["ok", "wrong_type"]
+    assert statuses(plan.apply(expiry_seconds=np.int64(30))) == ["success"]
+
+
+def test_the_values_before_are_those_of_all_that_may_be_sent(client, bench, lights):
+    bench.deregister(lights[1])
+    plan = client.plan([*all_to(lights[:2], 40), (lights[2], LEVEL, 10), (lights[3], SWITCH, True)])
+    assert plan.values_before() == [(lights[0], LEVEL, 10), (lights[1], LEVEL, 10)]
+
+
 def test_wanted_values_come_as_tables_too(client, lights):
     long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
     assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
@@ -138,6 +163,8 @@ def test_wanted_values_come_as_tables_too(client, lights):
         pd.DataFrame({LEVEL: [1]}),
         [("d", LEVEL)],
         ["d"],
+        pd.DataFrame([["d", LEVEL, 1, 2]], columns=["device_id", "path", "value", "value"]),
+        pd.DataFrame([[1, 2]], columns=[LEVEL, LEVEL], index=pd.Index(["d"], name="device_id")),
     ],
 )
 def test_what_is_nothing_to_write_is_refused_with_the_cure(client, wanted):
@@ -239,6 +266,21 @@ def test_undo_writes_what_was_there_before_where_something_may_have_happened(cli
     assert levels(client, [lights[0], lights[1], lights[3]]) == [10] * 3
 
 
+def test_a_write_whose_effect_is_not_known_is_undone_and_does_not_count_as_undone_already(client, bench, lights):
+    bench.set_answer(lights[0], "silent")
+    timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=301)))
+    timer.start()
+    plan = client.plan(all_to(lights[:1], 40))
+    result = plan.apply(expiry_seconds=300)
+    timer.join()
+    assert result["category"].tolist() == ["TIMEOUT"]
+    bench.set_answer(lights[0], "normal")
+    undo = plan.undo()
+    assert undo.frame["decision"].tolist() == ["write"]
+    assert statuses(undo.apply()) == ["success"]
+    assert levels(client, lights[:1]) == [10]
+
+
 def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, lights):
     reader = new_client(Scope.READ)
     plan = reader.plan(all_to(lights, 40))
@@ -248,7 +290,19 @@ def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, li
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}, {"timeout": -0.5}]
+    "arguments",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1.5},
+        {"canary": -1},
+        {"canary": "1"},
+        {"max_failures": -1},
+        {"max_failures": float("nan")},
+        {"expiry_seconds": 0},
+        {"expiry_seconds": 1.5},
+        {"expiry_seconds": 10**9},
+        {"timeout": -0.5},
+    ],
 )
 def test_limits_that_are_none_are_refused_by_name(client, lights, arguments):
     plan = client.plan(all_to(lights, 40))
@@ -266,6 +320,11 @@ def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsy
     finally:
         show_progress(None)
     assert "writes" in capsys.readouterr().err
+
+
+def test_without_a_standard_error_there_is_no_progress(client, lights, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert statuses(client.plan(all_to(lights, 40)).apply()) == ["success"] * 4
 
 
 def test_a_value_written_since_it_was_reported_counts_as_the_present_one(client, lights):
