@@ -255,7 +255,8 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
         with MirrorClient.from_env() as client:
             chosen = [_device_id(client, device) for device in devices] or None
             with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
-                click.echo(f"recording into {folder}; Ctrl-C ends it", err=True)
+                # Before it is said that it records: whoever waits for that may end it at once.
+                signal.signal(signal.SIGTERM, _stop)
                 _wait_for_the_end(recorder, seconds)
     try:
         audit = with_pandas("mirror_sdk.recording").Recording(folder).audit()
@@ -410,9 +411,9 @@ def lab(folder: Path, device_count: int, seed: int, database: Path | None, port:
 
 def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
     """Until the time is over, the recorder has ended by itself, or someone wants it to end."""
-    signal.signal(signal.SIGTERM, _stop)
     end_at = None if seconds is None else time.monotonic() + seconds
     try:
+        click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)
         while recorder.is_running and (end_at is None or time.monotonic() < end_at):
             time.sleep(_LOOK_SECONDS if end_at is None else max(0, min(_LOOK_SECONDS, end_at - time.monotonic())))
     except KeyboardInterrupt:
