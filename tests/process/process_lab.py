@@ -22,7 +22,7 @@ class JupyterProcess:
         self.output_path = folder / "output.txt"
         # A question about news would lie over what a test clicks.
         settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-        settings.mkdir(parents=True)
+        settings.mkdir(parents=True, exist_ok=True)
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
         jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
         with self.output_path.open("wb") as output:
