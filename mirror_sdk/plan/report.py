@@ -46,22 +46,38 @@ class PlanReport:
 
     @property
     def planned(self) -> Sequence[PlannedWrite]:
-        """The writes that are wanted, in their order, and what was found of each."""
+        """The writes that are wanted, in their order, and what was found of each.
+
+        >>> [write.finding.decision.value for write in client.plan([(light, "/3311/0/5851", 40)]).planned]
+        ['write']
+        """
         return self._planned
 
     @property
     def requests(self) -> list[PlacedRequest | UnplacedRequest]:
-        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody."""
+        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
+
+        >>> [request.path for request in client.plan([(light, "/3311/0/5851", 40)]).requests]
+        ['/3311/0/5851']
+        """
         return [entry.request for entry in self._ledger.entries]
 
     @property
     def stopped_because(self) -> str | None:
-        """Why sending ended before all was sent; ``None`` when it did not."""
+        """Why sending ended before all was sent; ``None`` when it did not.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stopped_because is None
+        True
+        """
         return self._ledger.stopped_because
 
     @property
     def is_undoable(self) -> bool:
-        """Whether any write may have had an effect."""
+        """Whether any write may have had an effect.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).is_undoable
+        False
+        """
         return any(entry.status in _MAY_HAVE_ACTED for entry in self._ledger.entries)
 
     @property

@@ -64,6 +64,7 @@ def _line(row: WriteRow) -> str:
     sign, word, name = WORDS[row.state]
     reason = f" · {escape(row.reason)}" if row.reason else ""
     return (
-        f'<tr><th scope="row">{escape(row.device)}</th><td>{escape(row.before)}</td><td>{escape(row.wanted)}</td>'
+        f'<tr><th scope="row" title="{escape(row.device_id)}">{escape(row.device)}</th>'
+        f"<td>{escape(row.before)}</td><td>{escape(row.wanted)}</td>"
         f'<td><span class="mirror-mark {name}">{sign} <b>{word}</b>{reason}</span></td></tr>'
     )

@@ -49,13 +49,15 @@ class WriteRow:
     """One write; texts may hold anything a device says.
 
     Attributes:
-        device: Name of the device.
+        device_id: The device.
+        device: Its name.
         before: What it had when the plan was made.
         wanted: What is to be written.
         state: How it stands.
         reason: Why, where there is more to say.
     """
 
+    device_id: str
     device: str
     before: str
     wanted: str
@@ -93,6 +95,7 @@ def _row(planned: PlannedWrite, request: Request | None, *, is_over: bool, with_
         case Decision.WRITE:
             state, reason = _progress(planned, request, is_over)
     return WriteRow(
+        device_id=planned.want.device_id,
         device=planned.endpoint_name or planned.want.device_id,
         before=value_text(planned.before, unit) or _NO_VALUE_YET,
         wanted=_wanted(planned, unit),

@@ -246,14 +246,16 @@ def test_picking_and_a_preview_only_read(new_model, lights, transport):
     assert all(request.startswith("GET ") for request in transport.requests)
 
 
-def test_resources_that_come_late_do_not_count_for_another_device(client, lights, later):
+def test_resources_that_come_late_do_not_count_for_another_device(client, bench, lights, later):
+    other = bench.add_device("other", [{"path": OWN, "value": "x"}])
     model = WriteModel(client, None, later)
     model.devices.load()
     later.make()
-    model.devices.pick(lights[1], True)
+    model.devices.pick(other, True)
     model.devices.pick(lights[0], True)
     later.make(1)
     later.make_all()
+    assert [path for _, path in model.value.paths] == [SWITCH, LEVEL, OWN]
     assert model.value.paths_text == "listed is what light-0 has and may take"
 
 
