@@ -22,18 +22,15 @@ class Notebook:
     Args:
         lab: The JupyterLab it is opened in.
         browser: Shows it.
-        cells: Its code, the first cells of which set up what the others show.
+        cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
         width: Of the page, in pixels.
     """
 
     numbers = itertools.count()
 
-    def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str], *, width: int = 1400) -> None:
+    def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, width: int = 1400) -> None:
         address, _, token = lab.find(ADDRESS).groups()
-        name = f"notebook-{next(self.numbers)}"
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, lab.folder / "mirror-notebooks" / f"{name}.ipynb")
+        name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
         with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
             wait_until(lambda: _answers(http), "JupyterLab to answer", START_SECONDS)
@@ -48,6 +45,13 @@ class Notebook:
         # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
         expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
+
+    def _write(self, lab: Lab, cells: Sequence[str]) -> str:
+        name = f"notebook-{next(self.numbers)}"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, lab.folder / "mirror-notebooks" / f"{name}.ipynb")
+        return name
 
     def wait_for_the_cells(self) -> None:
         """Until all have run; as long as they do, JupyterLab takes the focus."""
