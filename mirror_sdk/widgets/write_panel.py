@@ -241,7 +241,9 @@ class _Box:
 
     def __init__(self, panel: WritePanel) -> None:
         self._choice: DeviceChoice | None = None
-        self.box = widgets.Checkbox(indent=False, layout={"width": "auto", "height": "24px", "display": "none"})
+        self.box = widgets.Checkbox(
+            indent=False, layout={"width": "auto", "height": "auto", "min_height": "24px", "display": "none"}
+        )
         self.box.observe(panel.changed(lambda ticked: panel.model.devices.pick(self.device_id, ticked)), "value")
 
     @property

@@ -21,7 +21,7 @@ WORDS = {
 }
 """Each state as (sign, word, class): none is told by its colour alone."""
 
-# A reason is read whole, so lines grow here.
+# Names and reasons are read whole, so lines grow here.
 TABLE_STYLE = """<style>
 .mirror-widget .mirror-writes td, .mirror-widget .mirror-writes th {
   height: auto; line-height: 1.4; overflow-wrap: anywhere; padding: 2px 6px; vertical-align: top; white-space: normal;
@@ -29,10 +29,11 @@ TABLE_STYLE = """<style>
 .mirror-widget .mirror-writes thead th { white-space: nowrap; }
 .mirror-widget .mirror-writes caption { color: var(--mirror-text); font-weight: 600; padding: 6px 0 2px; }
 .mirror-mark { display: block; }
-.mirror-widget .widget-checkbox label > * { padding-right: 3px; }
+.mirror-widget .widget-checkbox label { height: auto; overflow-wrap: anywhere; white-space: normal; }
+.mirror-widget .widget-checkbox label > * { line-height: 1.3; padding-right: 3px; }
 .mirror-old { opacity: 0.55; }
 </style>"""
-_COLUMNS = (("device", "20%"), ("before", "16%"), ("wanted", "16%"), ("state", "48%"))
+_COLUMNS = (("device", "20%"), ("before", "17%"), ("wanted", "17%"), ("state", "46%"))
 
 
 def counts_bar(counts: Mapping[WriteState, int], *, is_old: bool) -> str:
