@@ -122,7 +122,8 @@ def _arrow_batches(read: _Read, body: BinaryIO) -> Iterator[int | SnapshotEnd]:
                 if metadata is not None and END_KEY in metadata:
                     yield SnapshotEnd.model_validate_json(metadata[END_KEY])
     except StopIteration:
-        return
+        # To the very end, so that the connection can be used again.
+        body.read()
     except (pa.ArrowInvalid, OSError, KeyError, ValidationError) as exc:
         if body.read(1):
             raise UnexpectedAnswer(f"the snapshot is not what the interface says: {exc}") from exc
