@@ -7,10 +7,9 @@ import io
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, BinaryIO, TypeVar
 
-import httpx
-
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import delay_before_next, lost, request_arguments
 from mirror_sdk.config import Settings

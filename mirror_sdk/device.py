@@ -138,8 +138,15 @@ class DeviceObject:
     def __len__(self) -> int:
         return len(self.resources)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.resources)
+
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
-        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``."""
+        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
+
+        >>> client.get_device(light).to_frame()["path"].tolist()
+        ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
+        """
         from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a device object is not
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
@@ -168,16 +175,21 @@ class DeviceObject:
 
 
 class DeviceList(Sequence[Device]):
-    """Devices of the directory, in its order; a slice is a device list again."""
+    """Devices of the directory, in its order; a slice is a device list again.
+
+    A text is an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``, with completion.
+    """
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._devices = tuple(devices)
 
     @overload
-    def __getitem__(self, index: int) -> Device: ...
+    def __getitem__(self, index: int | str) -> Device: ...
     @overload
     def __getitem__(self, index: slice) -> DeviceList: ...
-    def __getitem__(self, index: int | slice) -> Device | DeviceList:
+    def __getitem__(self, index: int | str | slice) -> Device | DeviceList:
+        if isinstance(index, str):
+            return self.by_name(index)
         if isinstance(index, slice):
             return DeviceList(self._devices[index])
         return self._devices[index]
@@ -185,9 +197,16 @@ class DeviceList(Sequence[Device]):
     def __len__(self) -> int:
         return len(self._devices)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return [device.endpoint_name for device in self._devices]
+
     @property
     def ids(self) -> list[str]:
-        """The device ids, in order."""
+        """The device ids, in order.
+
+        >>> client.list_devices(endpoint_name="light-01").ids == [light]
+        True
+        """
         return [device.id for device in self._devices]
 
     def by_name(self, name: str) -> Device:
@@ -195,6 +214,9 @@ class DeviceList(Sequence[Device]):
 
         Raises:
             KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
+
+        >>> client.list_devices().by_name("light-01").endpoint_type
+        'Light'
         """
         found = [device for device in self._devices if device.endpoint_name == name]
         if len(found) == 1:
@@ -206,7 +228,11 @@ class DeviceList(Sequence[Device]):
         raise KeyError(f"no device has the endpoint name {name!r}; {_closest(name, names)}")
 
     def to_frame(self) -> pd.DataFrame:
-        """The directory as a table, one row per device; see ``directory_frame``."""
+        """The directory as a table, one row per device; see ``directory_frame``.
+
+        >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
+        ['light-01', 'station-01']
+        """
         from mirror_sdk.frames import directory_frame  # noqa: PLC0415 - pandas is an extra, a device list is not
 
         return directory_frame(self)

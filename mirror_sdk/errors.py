@@ -217,6 +217,9 @@ _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "TIMEOUT": DeviceUnavailable,
 }
 
+UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
+"""After a failure of these categories nobody knows whether the device acted."""
+
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
     """The error of an answer with this status; a 4xx without a class of its own is a plain ``APIError``."""

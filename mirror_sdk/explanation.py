@@ -12,6 +12,7 @@ from html import escape
 
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
 from mirror_sdk.errors import CATEGORY_HINTS
+from mirror_sdk.object_table import lookup
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
@@ -189,6 +190,9 @@ def _refreshing(resource: Resource, facts: Facts) -> list[str]:
     announced = _announced(facts)
     if announced is None:
         return ["nothing, before the device introduces the resource again"]
+    definition = lookup(facts.path)
+    if definition is not None and "R" not in definition.access:
+        return [f"nothing: {definition.label} cannot be read"]
     away = "" if facts.device.state == "registered" else ", once the device has registered again"
     ways = [f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r}){away}"]
     if resource.subscribed:

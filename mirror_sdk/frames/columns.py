@@ -111,7 +111,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     times = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.DatetimeTZDtype)]
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
-    except (KeyError, ValueError, OSError) as exc:
+    except (KeyError, IndexError, ValueError, OSError) as exc:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 

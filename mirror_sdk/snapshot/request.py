@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from mirror_sdk import _operations
 from mirror_sdk._exchange import Operation
 from mirror_sdk.config import is_loopback
@@ -101,7 +99,7 @@ class SnapshotRequest:
 
     def operation(self, form: str) -> Operation[None]:
         """What to send for an answer of this media type."""
-        compression = self.compression or ("none" if is_loopback(httpx.URL(self.server).host) else "lz4")
+        compression = self.compression or ("none" if is_loopback(self.server) else "lz4")
         return _operations.get_snapshot(
             self.sent_filters, self.sent_paths, form=form, compression=compression, changed_after=self.revision
         )

@@ -134,6 +134,12 @@ def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, devi
     assert "by some application; this key may not ask by which" in told
 
 
+def test_what_can_only_be_executed_is_not_to_be_read(client, bench):
+    reboot = "/3/0/4"
+    device_id = bench.add_device("gate-1", [{"path": reboot, "value": "", "executable": True}])
+    assert client.explain(device_id, reboot).refresh == ("nothing: Device · Reboot cannot be read",)
+
+
 def test_what_is_not_there_is_an_error(client, device_id):
     with pytest.raises(NotFound):
         client.explain("0" * 32, TEMPERATURE)
