@@ -518,9 +518,9 @@ class AsyncMirrorClient:
         await self._send(_operations.delete_poll_channel())
 
     async def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        if request.names_devices and taken.device_count < len(request.device_ids or ()):
-            for device_id in request.device_ids or ():
-                await self.get_directory_device(device_id)
+        for device_id in taken.missing:
+            # Which says so, unless it has come meanwhile.
+            await self.get_directory_device(device_id)
         return request.frame(taken)
 
     async def _take(self, request: SnapshotRequest) -> Taken:

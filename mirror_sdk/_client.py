@@ -362,6 +362,7 @@ class MirrorClient:
 
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
+            NotFound: One of the ``devices`` the table was asked for is gone.
             ValueRefused: It is another table, or not all of it.
 
         Source: wire.md 7.
@@ -925,9 +926,9 @@ class MirrorClient:
         return CallbackReader(self._callbacks)
 
     def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        if request.names_devices and taken.device_count < len(request.device_ids or ()):
-            for device_id in request.device_ids or ():
-                self.get_directory_device(device_id)
+        for device_id in taken.missing:
+            # Which says so, unless it has come meanwhile.
+            self.get_directory_device(device_id)
         return request.frame(taken)
 
     def _take(self, request: SnapshotRequest) -> Taken:

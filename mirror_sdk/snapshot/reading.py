@@ -45,6 +45,7 @@ class Taken:
         revision: Number of the mirror's last change; ``None`` where devices were read one by one.
         seq: Number of the last entry in the application's log.
         unchanged: Ids of the devices that have not changed.
+        missing: Ids of the devices that were asked for by name and are not there.
     """
 
     table: pa.Table
@@ -53,6 +54,7 @@ class Taken:
     revision: int | None = None
     seq: int | None = None
     unchanged: frozenset[str] = frozenset()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,6 +66,10 @@ class _Read:
     unchanged: set[str] = field(default_factory=set)
     arrived: int = 0
     kept: int = 0
+    missing: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.missing = set(self.request.device_ids or ()) if self.request.names_devices else set()
 
 
 def read_snapshot(request: SnapshotRequest, headers: Mapping[str, str], body: BinaryIO) -> Taken:
@@ -92,6 +98,7 @@ def read_snapshot(request: SnapshotRequest, headers: Mapping[str, str], body: Bi
         revision=end.revision,
         seq=end.seq,
         unchanged=frozenset(read.unchanged),
+        missing=tuple(sorted(read.missing)),
     )
 
 
@@ -115,7 +122,8 @@ def _arrow_batches(read: _Read, body: BinaryIO) -> Iterator[int | SnapshotEnd]:
                 if metadata is not None and END_KEY in metadata:
                     yield SnapshotEnd.model_validate_json(metadata[END_KEY])
     except StopIteration:
-        return
+        # To the very end, so that the connection can be used again.
+        body.read()
     except (pa.ArrowInvalid, OSError, KeyError, ValidationError) as exc:
         if body.read(1):
             raise UnexpectedAnswer(f"the snapshot is not what the interface says: {exc}") from exc
@@ -128,6 +136,8 @@ def _take_batch(read: _Read, batch: pa.RecordBatch) -> int:
     if wanted is not None:
         batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(wanted, pa.string())))
     read.kept += batch.num_rows
+    if read.missing:
+        read.missing.difference_update(batch.column("device_id").to_pylist())
     is_unchanged = batch.column("resources").is_null()
     read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
     read.tables.append(state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
@@ -151,6 +161,7 @@ def _take_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unch
     wanted = read.request.device_ids
     kept = [entry for entry in entries if wanted is None or entry.device_id in wanted]
     read.kept += len(kept)
+    read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
     read.tables.append(state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])

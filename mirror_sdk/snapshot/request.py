@@ -112,7 +112,7 @@ class SnapshotRequest:
     @property
     def sent_filters(self) -> dict[str, str]:
         """The conditions the service is given."""
-        if self.device_ids is None or len(self.device_ids) > _MOST_IDS:
+        if self.device_ids is None or len(self.device_ids) > _MOST_IDS or "id__in" in self.filters:
             return dict(self.filters)
         return {**self.filters, "id__in": ",".join(self.device_ids)}
 

@@ -57,7 +57,7 @@ _STATUS = _COLUMN_NAMES.index("desired_status")
 _END_OF_STREAM_BYTES = 8
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
-_HELD_PAGE_BYTES = 4 * 1024 * 1024
+_HELD_PAGE_BYTES = 16 * 1024 * 1024
 
 _Columns = list[list[object]]
 

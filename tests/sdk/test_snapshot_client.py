@@ -164,6 +164,7 @@ def test_devices_are_selected(client, ids):
     assert names(devices=[ids[1], ids[0], ids[1]]) == ["a", "b"]
     assert names(devices=client.list_devices(), state="registered") == ["a", "b"]
     assert names(devices=[]) == []
+    assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert about(client.snapshot(devices=ids))["devices"] == 4
 
 
