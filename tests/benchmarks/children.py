@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 _START_SECONDS = 120
 _STOP_SECONDS = 15
+_ANSWER_SECONDS = 600
 
 
 class ChildFailed(Exception):
@@ -62,7 +64,12 @@ class Program:
 
     def hear(self) -> Any:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        too_late = threading.Timer(_ANSWER_SECONDS, self._process.kill)
+        too_late.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            too_late.cancel()
         if not line:
             raise ChildFailed(f"{' '.join(map(str, self._process.args))} ended: {_last_words(self._log)}")
         return json.loads(line)

@@ -1,4 +1,4 @@
-"""Databases with a fleet in them, written straight into the store: registering 100,000 devices is not what is measured."""
+"""Databases with a fleet in them, written straight into the store: to fill them is not what is measured."""
 
 from __future__ import annotations
 

@@ -15,9 +15,13 @@ from typing import Any
 from machine import allow_many_connections
 
 
-def poll(key: str, after: str) -> bytes:
+_TIMEOUT_SECONDS = 40
+_HOLD_SECONDS = 55
+
+
+def poll(key: str, after: str, hold: int = _HOLD_SECONDS) -> bytes:
     return (
-        f"GET /v2/notification/pull?after={after}&hold=55 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        f"GET /v2/notification/pull?after={after}&hold={hold} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
     ).encode()
 
 
@@ -57,29 +61,32 @@ async def hold(port: int, key: str, count: int) -> None:
 
 def watch(port: int, key: str, count: int) -> None:
     """Hold one poll after another; tell when each was answered."""
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        cursor = "latest"
+    with connect(port) as connection:
+        connection.sendall(poll(key, "latest", hold=0))
+        head, _ = receive(connection)
+        # From here on no event is missed, however late the next poll is.
+        say(watching=True)
         for _ in range(count):
-            connection.sendall(poll(key, cursor))
+            connection.sendall(poll(key, header(head, b"mirror-cursor")))
             head, at_ns = receive(connection)
-            while b" 204 " in head.partition(b"\r\n")[0]:
-                connection.sendall(poll(key, cursor))
-                head, at_ns = receive(connection)
-            cursor = header(head, b"mirror-cursor")
             say(at_ns=at_ns)
 
 
 def ask(port: int, request: str, count: int) -> None:
     """Send the same request again and again; tell how long each took."""
     taken_ns = []
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connect(port) as connection:
         for _ in range(count):
             began_ns = time.monotonic_ns()
             connection.sendall(request.encode())
             taken_ns.append(receive(connection)[1] - began_ns)
     say(taken_ns=taken_ns)
+
+
+def connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def receive(connection: socket.socket) -> tuple[bytes, int]:

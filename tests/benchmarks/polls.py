@@ -44,6 +44,7 @@ def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
 
         def event_to_answer() -> float:
             holder.tell(do="watch", port=server.port, key=filled.key, count=run.scale.events)
+            holder.hear()
             waits = [_event_to_answer(devices, holder, filled) for _ in range(run.scale.events)]
             worst.append(percentile(waits, 0.99))
             return percentile(waits, 0.5)
