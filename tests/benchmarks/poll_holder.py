@@ -13,16 +13,14 @@ import time
 from typing import Any
 
 from machine import allow_many_connections
-
+from run_settings import get
 
 _TIMEOUT_SECONDS = 40
 _HOLD_SECONDS = 55
 
 
 def poll(key: str, after: str, hold: int = _HOLD_SECONDS) -> bytes:
-    return (
-        f"GET /v2/notification/pull?after={after}&hold={hold} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-    ).encode()
+    return get(f"/v2/notification/pull?after={after}&hold={hold}", key).encode()
 
 
 class Held:

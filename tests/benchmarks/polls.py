@@ -78,7 +78,7 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
         before = resident_bytes(held_by.pid)
         holder.tell(do="hold", port=held_by.port, key=filled.key, count=count)
         holder.hear()
-        wait_until_open(held_by, count)
+        wait_until_open(held_by, filled.key, count)
         each_kib = (resident_bytes(held_by.pid) - before) / count / 1024
         sides = {"beside": partial(run.rate, held_by, requests), "alone": partial(run.rate, other, requests)}
         samples: Samples = alternate(sides, run.scale.rounds)
@@ -93,10 +93,14 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
     yield Figure(NAME, f"one event to all {count:,} polls", seconds, "s", at_most(1))
 
 
-def wait_until_open(server: Server, count: int) -> None:
+def wait_until_open(server: Server, key: str, count: int) -> None:
     """Wait until the server holds all polls."""
     end_at = time.monotonic() + _OPEN_SECONDS
-    while f"mirror_open_polls {float(count)}\n" not in httpx.get(f"{server.url}/metrics", timeout=30).text:
+    headers = {"Authorization": f"Bearer {key}"}
+    while True:
+        metrics = httpx.get(f"{server.url}/metrics", headers=headers, timeout=30).raise_for_status().text
+        if f"mirror_open_polls {float(count)}\n" in metrics:
+            return
         if time.monotonic() > end_at:
             raise ChildFailed(f"the server does not hold {count} polls; is the limit of open files too low?")
         time.sleep(0.05)
