@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
-import httpx
-
 from mirror_sdk import _operations
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -337,6 +337,20 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
         return await self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
 
+    async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
+        """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        planning = with_pandas("mirror_sdk.plan.async_plan")
+        made: AsyncPlan = planning.AsyncPlan(
+            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+            server=self.base_url,
+            # Only when it is applied: until then the position would grow old.
+            write=partial(
+                self._write_again, cache(lambda: AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox()))
+            ),
+            make_plan=self._plan_of,
+        )
+        return made
+
     # Subscriptions
 
     async def subscribe(self, device_id: str, path: str) -> None:
@@ -487,6 +501,30 @@ class AsyncMirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return AsyncCallbackReader(self._callbacks)
 
+    async def _write_again(
+        self,
+        pump: Callable[[], AsyncAnswerPump],
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None,
+        expiry_seconds: int | None,
+        async_id: str | None,
+    ) -> AsyncDeviceRequest:
+        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        payload, content_type = encode(value, path, content_type)
+        return await self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+            pump=pump(),
+        )
+
     async def _begin(
         self,
         method: Method,
@@ -498,7 +536,9 @@ class AsyncMirrorClient:
         accept: str | None = None,
         payload: bytes | None = None,
         content_type: str | None = None,
+        pump: AsyncAnswerPump | None = None,
     ) -> AsyncDeviceRequest:
+        pump = pump or self._pump
         identity = async_id or uuid.uuid4().hex
         operation = _operations.place_device_request(
             device_id,
@@ -511,7 +551,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
         )
         issued_at = utc_now()
-        expectation = await self._pump.expect(identity)
+        expectation = await pump.expect(identity)
         await self._send(operation)
         return AsyncDeviceRequest(
             async_id=identity,
@@ -523,7 +563,7 @@ class AsyncMirrorClient:
             accepted_at=utc_now(),
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
-            _pump=self._pump,
+            _pump=pump,
         )
 
 

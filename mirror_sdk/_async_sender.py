@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import httpx
-
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import delay_before_next, lost, request_arguments
 from mirror_sdk.config import Settings

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
-import httpx
-
 from mirror_sdk import _operations
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -516,6 +516,32 @@ class MirrorClient:
         """
         return self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
 
+    def load_plan(self, path: str | PathLike[str]) -> Plan:
+        """A plan that was saved, to be applied here. Nothing is sent by this.
+
+        Answers to what was sent before are looked for in all that is kept of the notification log.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            ValueRefused: It holds no plan, or one for another service.
+
+        Source: specification 3.1; wire.md 2.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
+        ['success']
+        """
+        planning = with_pandas("mirror_sdk.plan.plan")
+        made: Plan = planning.Plan(
+            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+            server=self.base_url,
+            # Only when it is applied: until then the position would grow old.
+            write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
+            make_plan=self._plan_of,
+        )
+        return made
+
     # Subscriptions
 
     def subscribe(self, device_id: str, path: str) -> None:
@@ -818,6 +844,30 @@ class MirrorClient:
             if after is None:
                 return
 
+    def _write_again(
+        self,
+        pump: Callable[[], AnswerPump],
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None,
+        expiry_seconds: int | None,
+        async_id: str | None,
+    ) -> DeviceRequest:
+        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        payload, content_type = encode(value, path, content_type)
+        return self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+            pump=pump(),
+        )
+
     def _begin(
         self,
         method: Method,
@@ -829,7 +879,9 @@ class MirrorClient:
         accept: str | None = None,
         payload: bytes | None = None,
         content_type: str | None = None,
+        pump: AnswerPump | None = None,
     ) -> DeviceRequest:
+        pump = pump or self._pump
         identity = async_id or uuid.uuid4().hex
         operation = _operations.place_device_request(
             device_id,
@@ -842,7 +894,7 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
         )
         issued_at = utc_now()
-        expectation = self._pump.expect(identity)
+        expectation = pump.expect(identity)
         self._send(operation)
         return DeviceRequest(
             async_id=identity,
@@ -854,7 +906,7 @@ class MirrorClient:
             accepted_at=utc_now(),
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
-            _pump=self._pump,
+            _pump=pump,
         )
 
 

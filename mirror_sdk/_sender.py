@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import httpx
-
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError

@@ -19,10 +19,11 @@ from mirror_sdk import examples
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show, show_line
 from mirror_sdk._tables import with_pandas
+from mirror_sdk.demo import DemoError
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import MirrorError, WaitTimeout
 from mirror_sdk.events import Event
-from mirror_sdk.lab import LabError, run_lab
+from mirror_sdk.lab import run_lab
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
 from mirror_sdk.wire.paths import matches, parse_path
 
@@ -55,7 +56,7 @@ class _Commands(click.Group):
             return super().invoke(context)
         except WaitTimeout as error:
             raise _NoAnswer(str(error)) from error
-        except (MirrorError, LabError, ImportError) as error:
+        except (MirrorError, DemoError, ImportError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -367,13 +368,19 @@ def snapshot(file: Path, paths: Sequence[str]) -> None:
     help="How many devices to have.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same devices and values.")
+@click.option(
+    "--database",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the devices and all that is known of them in this file, for the next time. Without it they are lost.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
-def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser: bool) -> None:
+def lab(folder: Path, device_count: int, seed: int, database: Path | None, port: int | None, no_browser: bool) -> None:
     """Start a mirror with simulated devices, and JupyterLab on the notebooks.
 
-    API_HOST and API_KEY are set in the notebooks. The mirror lives as long as JupyterLab: its database is temporary.
-    Its time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
+    API_HOST and API_KEY are set in the notebooks, and a tile in JupyterLab's launcher opens the mirror's own page. The
+    mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
+    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
     hours of it pass in a moment.
     """
     signal.signal(signal.SIGTERM, _stop)
@@ -381,7 +388,9 @@ def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser
     if port is not None:
         options.append(f"--ServerApp.port={port}")
     try:
-        status = run_lab(examples.copy(folder), devices=device_count, seed=seed, options=options, say=click.echo)
+        status = run_lab(
+            examples.copy(folder), devices=device_count, seed=seed, database=database, options=options, say=click.echo
+        )
     except KeyboardInterrupt:
         status = 0
     sys.exit(status)

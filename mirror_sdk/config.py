@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-import httpx
 from pydantic import SecretStr
 
+from mirror_sdk._httpx import httpx
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
@@ -71,6 +71,11 @@ def read_base_url(address: str) -> str:
     if url.scheme not in {"http", "https"} or not url.host:
         raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
     return str(url).rstrip("/")
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether an address leads to this machine."""
+    return _is_loopback(httpx.URL(base_url).host)
 
 
 _EXAMPLE = "https://mirror.example.com"

@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException
 
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate
 from mirror_server.metrics import Metrics
@@ -47,6 +48,7 @@ CUT_OFF = "mirror.cut_off"
 """Key of the WSGI environment that is set when the body did not arrive in time."""
 
 _log = logging.getLogger(__name__)
+_access_log = logging.getLogger(ACCESS_LOG)
 
 _REQUEST_ID = "mirror.request_id"
 _PARKED = "mirror.parked"
@@ -197,16 +199,20 @@ def _finish(response: Response, metrics: Metrics) -> Response:
         # A path or method that no rule has could be anything, and each would be a metric of its own.
         matched = (request.method, request.url_rule.rule) if request.url_rule else ("", "")
         metrics.answered(*matched, response.status_code, seconds)
-        details = {
-            "method": request.method,
-            "path": request.path,
-            "status": response.status_code,
-            "duration_ms": round(seconds * 1000, 2),
-            "request_id": _request_id(),
-            **noted(),
-        }
-        _log.info("request", extra=details)
+        if _access_log.isEnabledFor(logging.INFO):
+            _access_log.info("request", extra=_line(response, seconds))
     return response
+
+
+def _line(response: Response, seconds: float) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "path": request.path,
+        "status": response.status_code,
+        "duration_ms": round(seconds * 1000, 2),
+        "request_id": _request_id(),
+        **noted(),
+    }
 
 
 def _answer_refusal(refusal: Refusal) -> Response:

@@ -47,11 +47,54 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """Store a new key; gives the key itself, which cannot be had again."""
-    key_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-    words = " ".join(sorted(set(scopes)))
-    stored = StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
+    key = _fresh(secrets.token_hex(8))
+    stored = _stored(key, name, scopes, at)
     database.write(lambda session: keys.insert(session, stored))
-    return f"ak_{key_id}_{secret}"
+    return key
+
+
+def renew(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
+    """A new key for the application of this name, whose old one is useless from then on; gives the key.
+
+    Its log, its subscriptions and its rules go on. An application that is not there yet is made.
+    """
+    with database.read() as session:
+        known = [key.key_id for key in keys.list_all(session) if key.name == name]
+    key = _fresh(known[0] if known else secrets.token_hex(8))
+    adopt(database, key, name, scopes, at)
+    return key
+
+
+def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
+    """Store a key that was made elsewhere.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    stored = _stored(key, name, scopes, at)
+    database.write(lambda session: keys.put(session, stored))
+
+
+def parts_of(key: str) -> tuple[str, str]:
+    """The id and the secret of a key.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    parts = _KEY.fullmatch(key)
+    if parts is None:
+        raise ValueError("an access key is ak_, 16 hexadecimal digits, _ and 43 letters, digits, - or _")
+    return parts[1], parts[2]
+
+
+def _fresh(key_id: str) -> str:
+    return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
+
+
+def _stored(key: str, name: str, scopes: Iterable[Scope], at: Instant) -> StoredKey:
+    key_id, secret = parts_of(key)
+    words = " ".join(sorted(set(scopes)))
+    return StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
 
 
 class Gate:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import threading
 from types import FrameType
 
 import uvicorn
@@ -54,6 +56,18 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
     return listener
+
+
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as it does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 def serve(services: Services, listener: socket.socket) -> None:

@@ -13,10 +13,12 @@ from mirror_server.delivery import Delivery, Job
 from mirror_server.devices.link import Answer
 from mirror_server.devices.simulator import Simulator
 from mirror_server.log import NotificationLog, PlainPolls
+from mirror_server.pacing import Pacing
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.store import devices as stored_devices
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database, path_of
 from mirror_server.store.failures import DatabaseError
@@ -87,6 +89,7 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.bench = self._bench()
+        self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._delivery = Delivery(
             database=self.database,
             clock=self.clock,
@@ -103,9 +106,13 @@ class Services:
         self._delivery.wake_all()
         self.webhooks.start()
         self.database.settle()
+        if self._pacing is not None:
+            self._pacing.start()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
+        if self._pacing is not None:
+            self._pacing.close()
         self.clock.close()
         self.webhooks.close()
         if self.bench is not None:
@@ -148,4 +155,6 @@ def _clock(settings: Settings, database: Database) -> Clock:
         return SystemClock()
     with database.read() as session:
         stored = stored_settings.get(session, CLOCK_SETTING)
-    return ManualClock(_MANUAL_CLOCK_BEGINS_AT if stored is None else int(stored))
+        newest = stored_devices.newest_contact(session)
+    # The database may have been served by the wall clock before: time never goes back.
+    return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))

@@ -55,21 +55,17 @@ class Finding:
 class PlannedWrite:
     """One write of a plan: what is wanted, what is there now, and what is done about it.
 
-    ``async_id`` is the identity under which it is sent, however often it is tried.
+    ``async_id`` is the identity under which it is sent, however often it is tried; ``before`` is what the resource had
+    when the plan was made, as far as the mirror knew.
     """
 
     async_id: str
     want: Want
     wanted: Value
+    before: Value
     endpoint_name: str | None
-    resource: Resource | None
+    unit: str | None
     finding: Finding
-
-    @property
-    def before(self) -> Value:
-        """What the resource had when the plan was made, as far as the mirror knew."""
-        current = self.resource and _current(self.resource)
-        return current.value if current else NO_VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +101,14 @@ def _plan(want: Want, device: KnownDevice | None, values: list[object], *, is_re
         finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, resource)
     if finding is None and resource is not None and device is not None:
         finding = _of_state(wanted, resource, device.listed)
+    current = resource and _current(resource)
     return PlannedWrite(
         async_id=uuid.uuid4().hex,
         want=want,
         wanted=wanted,
+        before=current.value if current else NO_VALUE,
         endpoint_name=device.listed.endpoint_name if device else None,
-        resource=resource,
+        unit=(resource.unit or None) if resource else None,
         finding=finding or Finding(Decision.WRITE, Check.OK),
     )
 

@@ -108,7 +108,8 @@ class Ledger:
             return
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
         if self._max_failures is not None and self._failures > self._max_failures:
-            self.stop(f"{self._failures} writes failed, and max_failures is {self._max_failures}")
+            told = "1 write" if self._failures == 1 else f"{self._failures} writes"
+            self.stop(f"{told} failed, and max_failures is {self._max_failures}")
 
     def stop(self, reason: str) -> None:
         """Send no more; the first reason counts."""

@@ -54,6 +54,7 @@ class Plan(PlanReport):
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
@@ -66,7 +67,10 @@ class Plan(PlanReport):
             concurrency: How many writes may be under way at once.
             canary: How many to send first; all of them must succeed before any other is sent.
             max_failures: After how many failures no more is sent; ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device; waited for is a little longer.
+            expiry_seconds: For how long a write may wait for its device.
+            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
+                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
+                a long expiry, and nobody wants to wait as long.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -81,7 +85,14 @@ class Plan(PlanReport):
         >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
         ['success']
         """
-        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        check_limits(
+            concurrency=concurrency,
+            canary=canary,
+            max_failures=max_failures,
+            expiry_seconds=expiry_seconds,
+            timeout=timeout,
+        )
+        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if not self._applying.acquire(blocking=False):
             raise self._busy()
         try:
@@ -89,7 +100,7 @@ class Plan(PlanReport):
             total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
             with ThreadPoolExecutor(concurrency, "mirror-plan") as pool, progress_bar(total, "writes") as bar:
                 try:
-                    self._send_all(pool, bar.update, concurrency, expiry_seconds)
+                    self._send_all(pool, bar.update, concurrency, expiry_seconds, wait_seconds)
                 except BaseException:
                     self.stop()
                     raise
@@ -124,12 +135,17 @@ class Plan(PlanReport):
         return self._make_plan(self._undo())
 
     def _send_all(
-        self, pool: ThreadPoolExecutor, advance: Callable[[], object], concurrency: int, expiry_seconds: int
+        self,
+        pool: ThreadPoolExecutor,
+        advance: Callable[[], object],
+        concurrency: int,
+        expiry_seconds: int,
+        wait_seconds: float,
     ) -> None:
         flying: dict[Future[None], Entry] = {}
         while True:
             while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                flying[pool.submit(self._carry_out, entry, expiry_seconds)] = entry
+                flying[pool.submit(self._carry_out, entry, expiry_seconds, wait_seconds)] = entry
             if not flying:
                 return
             for landed in wait(flying, return_when=FIRST_COMPLETED).done:
@@ -137,7 +153,7 @@ class Plan(PlanReport):
                 landed.result()
                 advance()
 
-    def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+    def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -153,10 +169,10 @@ class Plan(PlanReport):
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        self._wait(entry.request, expiry_seconds)
+        self._wait(entry.request, wait_seconds)
 
-    def _wait(self, request: DeviceRequest, expiry_seconds: int) -> None:
-        deadline = self._clock() + expiry_seconds + ANSWER_MARGIN_SECONDS
+    def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
+        deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
             try:
                 request.exception(min(remaining_seconds, _LOOK_SECONDS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from os import PathLike
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
+from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
 
@@ -66,6 +68,21 @@ class PlanReport:
         frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
         return frame
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
+
+        It holds the async-ids, not how far the plan is: applied again, what the service knows already is not sent to
+        a device twice, as long as it remembers that, a day as a rule.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> client.load_plan(folder / "plan.json")
+        <Plan: 1 to write; nothing was sent, apply() sends>
+        """
+        save(path, self._server, self._planned)
+
     def _busy(self) -> ValueRefused:
         return ValueRefused("this plan is being applied already; wait for it, or stop() it")
 
@@ -99,13 +116,21 @@ _MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, Reque
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
 
 
-def check_limits(*, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int) -> None:
+def check_limits(
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
+) -> None:
     """Refuse what is no way to apply a plan.
 
     Raises:
         ValueRefused: One of them is too small; the message names it.
     """
-    least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
+    least: dict[str, tuple[float, int]] = {
+        "concurrency": (concurrency, 1),
+        "canary": (canary, 0),
+        "expiry_seconds": (expiry_seconds, 1),
+    }
+    if timeout is not None:
+        least["timeout"] = (timeout, 0)
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
     for name, (value, lowest) in least.items():

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 from process_server import Application, Child, ServerProcess, read_exports
 
 StartServer = Callable[..., ServerProcess]
+BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium."""
+    chromium = shutil.which("chromium")
+    assert chromium, "install Debian's package chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
+        yield started
+        started.close()
 
 
 @pytest.fixture

@@ -473,6 +473,15 @@ def test_importing_the_package_loads_nothing_else():
         mirror_sdk.Client  # noqa: B018 - that it is not there is the point
 
 
+def test_importing_the_client_leaves_out_what_it_does_not_need():
+    code = (
+        "import sys; from mirror_sdk import MirrorClient; import httpx;"
+        " print(sorted({'rich', 'mirror_sdk._async_client', 'httpx._main', 'flask'} & set(sys.modules)), httpx.Client)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[] <class 'httpx.Client'>\n"
+
+
 def test_importing_the_client_does_not_import_pandas():
     code = "import sys; from mirror_sdk import MirrorClient; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

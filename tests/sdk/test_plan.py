@@ -203,6 +203,18 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     assert levels(client, lights) == [40] * 4
 
 
+def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_twice(client, bench, lights):
+    bench.set_online(lights[1], False)
+    plan = client.plan(all_to(lights, 40))
+    result = plan.apply(expiry_seconds=3600, timeout=0.5)
+    assert statuses(result) == ["success", "pending", "success", "success"]
+    assert statuses(plan.apply(expiry_seconds=3600, timeout=0)) == statuses(result)
+    assert len(client.list_device_requests(lights[1])) == 1
+    bench.advance(timedelta(minutes=50))
+    bench.set_online(lights[1], True)
+    assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
+
+
 def test_a_write_that_expires_is_a_failure(client, bench, lights):
     bench.set_online(lights[0], False)
     timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=61)))
@@ -235,7 +247,9 @@ def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, li
     assert statuses(plan.result) == ["queued"] * 4
 
 
-@pytest.mark.parametrize("arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}])
+@pytest.mark.parametrize(
+    "arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}, {"timeout": -0.5}]
+)
 def test_limits_that_are_none_are_refused_by_name(client, lights, arguments):
     plan = client.plan(all_to(lights, 40))
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
@@ -268,3 +282,36 @@ def test_the_table_of_a_plan_has_the_same_columns_without_rows(client):
     frame = client.plan([]).frame
     assert list(frame.columns) == PLAN_SCHEMA.names
     assert frame["decision"].cat.categories.tolist() == ["write", "skip", "refuse"]
+
+
+def test_a_saved_plan_is_taken_up_by_another_client_and_nothing_is_written_twice(client, bench, lights, tmp_path):
+    bench.set_online(lights[2], False)
+    plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, "on")])
+    plan.save(tmp_path / "plan.json")
+    first = plan.apply(canary=0, timeout=0.5)
+    assert statuses(first) == ["success", "success", "pending", "success"]
+    for device_id in lights:
+        bench.set_value(device_id, LEVEL, 7)
+    loaded = client.load_plan(tmp_path / "plan.json")
+    assert loaded.frame.equals(plan.frame)
+    assert statuses(loaded.result) == ["queued"] * 4
+    bench.set_online(lights[2], True)
+    again = loaded.apply()
+    assert statuses(again) == ["success"] * 4
+    assert again["async_id"].tolist() == first["async_id"].tolist()
+    # What was written before was not written again.
+    assert levels(client, lights) == [7, 7, 40, 7]
+    assert loaded.undo().frame["wanted_num"].tolist() == [10.0] * 4
+
+
+def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
+    (tmp_path / "other.json").write_text('{"version": 1}')
+    with pytest.raises(ValueRefused, match="holds no plan"):
+        client.load_plan(tmp_path / "other.json")
+    with pytest.raises(FileNotFoundError):
+        client.load_plan(tmp_path / "missing.json")
+    client.plan(all_to(lights, 40)).save(tmp_path / "plan.json")
+    moved = (tmp_path / "plan.json").read_text().replace("mirror.localhost", "elsewhere.localhost")
+    (tmp_path / "plan.json").write_text(moved)
+    with pytest.raises(ValueRefused, match=r"is a plan for http://elsewhere\.localhost"):
+        client.load_plan(tmp_path / "plan.json")
