@@ -114,7 +114,7 @@ def _keep_busy(
 
 def main() -> None:
     # Standard output is for the answers.
-    configure("console")
+    configure("console", access_log=False)
     settings = Settings(database_url=sys.argv[1], simulate=0, keep_log_bytes=_LOG_BYTES, max_parked_polls=100_000)
     listener = listen("127.0.0.1", 0)
     services = Services(settings)

@@ -14,10 +14,11 @@ from run_settings import Run
 
 
 def mirror(run: Run, filled: Filled, cores: frozenset[int], *options: str) -> AbstractContextManager[Server]:
-    """The mirror as it is shipped: ``mirror-server run``."""
+    """``mirror-server run``, without a line for each request as all sides are."""
     port = free_port()
     database = copy(run, filled, f"mirror-{port}")
     command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database, *options]
+    command += [] if "--access-log" in options else ["--no-access-log"]
     return server("mirror", command, port, folder=run.folder, cores=cores, ready="/readyz")
 
 
@@ -32,8 +33,8 @@ def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> Ab
     """The mirror's app under waitress or gunicorn, with a thread for each connection."""
     port = free_port()
     bind, app = {
-        "waitress": (["--listen", f"127.0.0.1:{port}"], ["--call", "logged_wsgi:create"]),
-        "gunicorn": (["--bind", f"127.0.0.1:{port}", "--workers", "1"], ["logged_wsgi:create()"]),
+        "waitress": (["--listen", f"127.0.0.1:{port}"], ["--call", "mirror_server.wsgi:create"]),
+        "gunicorn": (["--bind", f"127.0.0.1:{port}", "--workers", "1"], ["mirror_server.wsgi:create()"]),
     }[name]
     command = [sys.executable, "-m", name, "--threads", str(run.scale.connections), *bind, *app]
     variables = {"MIRROR_DATABASE": copy(run, filled, f"{name}-{port}")}
