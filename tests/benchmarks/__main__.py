@@ -1,6 +1,6 @@
 """Measures the mirror against its peers, and prints what came out beside the goals.
 
-Run it as ``python tests/benchmarks``; ``--help`` tells the sizes. All sides of a ratio belong to one run and take
+Run it on Linux as ``python tests/benchmarks``; ``--help`` tells the sizes. All sides of a ratio belong to one run and take
 turns, so that a ratio says something on any machine; the server's cores are not the client's where there are enough.
 What a side is, and what is not in a figure, stands in the module of each benchmark.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -92,6 +94,8 @@ def main(
     names: tuple[str, ...], with_peers: bool, cache: Path, folder: Path | None, result: Path | None, **sizes: Any
 ) -> None:
     """Measure the mirror against its peers: all benchmarks, or those that are named."""
+    # So that what was started is stopped then too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cores = Cores.of_this_machine()
     os.sched_setaffinity(0, cores.client)
     peers = Peers(cache / "peers") if with_peers else None
