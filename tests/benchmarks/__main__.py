@@ -1,8 +1,8 @@
 """Measures the mirror against its peers, and prints what came out beside the goals.
 
-Run it on Linux as ``python tests/benchmarks``; ``--help`` tells the sizes. All sides of a ratio belong to one run and take
-turns, so that a ratio says something on any machine; the server's cores are not the client's where there are enough.
-What a side is, and what is not in a figure, stands in the module of each benchmark.
+Run it on Linux as ``python tests/benchmarks``; ``--help`` tells the sizes. All sides of a ratio belong to one run and
+take turns, so that a ratio says something on any machine; the server's cores are not the client's where there are
+enough. What a side is, and what is not in a figure, stands in the module of each benchmark.
 """
 
 from __future__ import annotations

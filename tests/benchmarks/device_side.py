@@ -22,7 +22,6 @@ from mirror_server.devices.link import Content, IntroducedResource, Observation,
 from mirror_server.logging_format import configure
 from mirror_server.serve import listen, serve
 from mirror_server.services import Services
-from mirror_server.store.database import path_of
 
 _LAST_SECONDS = 60
 _LOG_BYTES = 2_000_000_000
@@ -34,7 +33,7 @@ class DeviceSide:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._wal = Path(f"{path_of(services.settings.database_url)}-wal")
+        self._wal = Path(services.settings.database_url.removeprefix("sqlite:///") + "-wal")
         self._values = count()
 
     def serve(self) -> None:

@@ -54,7 +54,6 @@ def fill(path: Path, *, device_count: int, resource_count: int, log_entries: int
         for begin in range(0, log_entries, _ENTRIES_A_TRANSACTION):
             count = min(_ENTRIES_A_TRANSACTION, log_entries - begin)
             database.write(partial(_log, names=names, path=paths[0], app_id=app_id, count=count, now=now))
-        database.checkpoint()
     return Filled(path, key, names, paths)
 
 
