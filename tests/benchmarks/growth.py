@@ -54,16 +54,18 @@ def devices_grow(run: Run) -> Iterator[Figure]:
 
 def log_grows(run: Run) -> Iterator[Figure]:
     with ExitStack() as stack:
-        sides: dict[str, Callable[[], float]] = {}
+        pages: dict[str, Callable[[], float]] = {}
+        events: dict[str, Callable[[], float]] = {}
         lengths = (min(_SHORT_LOG, run.scale.log_entries // 10), run.scale.log_entries)
         for length in lengths:
             filled = fill(run.folder / f"log-{length}.db", device_count=100, resource_count=1, log_entries=length)
             server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
             filled.path.unlink()
             page = get(f"/v2/notification/pull?after={length - min(_PAGE, length)}&hold=0", filled.key)
-            sides[f"page {length:,}"] = partial(run.rate, server, [page])
-            sides[f"event {length:,}"] = partial(event_rate, run, devices, filled)
-        samples = alternate(sides, run.scale.rounds)
+            pages[f"page {length:,}"] = partial(run.rate, server, [page])
+            events[f"event {length:,}"] = partial(event_rate, run, devices, filled)
+        # Events make the pages longer.
+        samples = alternate(pages, run.scale.rounds) | alternate(events, run.scale.rounds)
     short, long = (f"{length:,}" for length in lengths)
     for what in ("page", "event"):
         small, large = f"{what} {short}", f"{what} {long}"
