@@ -71,7 +71,6 @@ _COUNT = click.IntRange(min=1)
 @click.option("--log-entries", default=1_000_000, type=click.IntRange(min=10), help="The entries of a long log.")
 @click.option("--rules", default=1000, type=click.IntRange(10, 1024), help="How many presubscription rules there are.")
 @click.option("--registrations", default=10_000, type=click.IntRange(min=10), help="How many devices register.")
-@click.option("--fleet", default=10_000, type=_COUNT, help="How many devices the table of a fleet has.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether to install and measure other programs.")
 @click.option(
     "--cache",

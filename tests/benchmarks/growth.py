@@ -73,7 +73,7 @@ def log_grows(run: Run) -> Iterator[Figure]:
 
 
 def rules_and_registrations(run: Run) -> Iterator[Figure]:
-    """Registrations in tenths: the last tenth against the first, and many rules against a tenth of them."""
+    """Registrations in ten parts: the last three against the first three, and many rules against a tenth of them."""
     tenth = run.scale.registrations // 10
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
     taken: dict[str, list[float]] = {}

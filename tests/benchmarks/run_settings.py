@@ -29,7 +29,6 @@ class Scale:
     log_entries: int
     rules: int
     registrations: int
-    fleet: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
