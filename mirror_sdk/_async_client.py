@@ -27,7 +27,7 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import AccessDenied, ConnectionFailed, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
@@ -35,6 +35,7 @@ from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.snapshot import Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
+    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.request import SnapshotRequest
 
 T = TypeVar("T")
 
@@ -193,6 +196,42 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         chosen = device_ids(await self.list_devices() if devices is None else devices)
         return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
+
+    async def snapshot(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        return await self._snapshot_frame(request, await self._take(request))
+
+    async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        try:
+            taken = await self._take(request)
+        except BadRequest as error:
+            request = refreshing.whole(request, error)
+            taken = await self._take(request)
+        return await self._snapshot_frame(request, refreshing.merged(frame, request, taken))
 
     # Device requests
 
@@ -475,6 +514,33 @@ class AsyncMirrorClient:
     async def delete_poll_channel(self) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
+
+    async def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
+        if request.names_devices and taken.device_count < len(request.device_ids or ()):
+            for device_id in request.device_ids or ():
+                await self.get_directory_device(device_id)
+        return request.frame(taken)
+
+    async def _take(self, request: SnapshotRequest) -> Taken:
+        reading = with_pandas("mirror_sdk.snapshot.reading")
+        form: str | None = reading.FIRST_FORM
+        while form is not None:
+            try:
+                taken: Taken = await self._sender.receive(
+                    request.operation(form), partial(reading.read_snapshot, request)
+                )
+            except APIError as error:
+                form = reading.next_form(form, error)
+            else:
+                return taken
+        one_by_one: Taken = reading.taken_one_by_one(request, await self._get_devices(await self._ids_of(request)))
+        return one_by_one
+
+    async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+        if request.names_devices:
+            return sorted(request.device_ids or ())
+        listed = (await self.list_devices(filters=request.sent_filters)).ids
+        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
         checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.async_plan")

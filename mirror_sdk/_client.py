@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
@@ -27,14 +28,16 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import AccessDenied, ConnectionFailed, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
+from mirror_sdk.progress import progress_bar
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.snapshot import Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
@@ -45,6 +48,11 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
+    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.request import SnapshotRequest
+
+_MOST_AT_ONCE = 8
+"""How many device objects are fetched at once: httpx gets slower with more."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -263,6 +271,8 @@ class MirrorClient:
     ) -> pd.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
+        Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
+
         Args:
             devices: Devices or their ids; ``None`` takes all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
@@ -281,6 +291,94 @@ class MirrorClient:
         chosen = device_ids(self.list_devices() if devices is None else devices)
         objects = [self.get_device(device_id) for device_id in chosen]
         return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+
+    def snapshot(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+    ) -> pd.DataFrame:
+        """The state table of many devices, all as of one instant, in one answer.
+
+        The columns are those of :func:`mirror_sdk.frames.state_frame`; devices and their resources stand in the order
+        of their ids and paths. ``attrs["mirror"]`` also holds what was selected, ``seq``, the number of the last entry
+        in the notification log at that instant (``events(after=seq)`` goes on there), and ``revision``, by which
+        ``frame.mirror.refresh(client)`` fetches what has changed since. A service that has no snapshots is asked for
+        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
+
+        Args:
+            devices: Devices or their ids; ``None`` takes all that match the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone.
+            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+
+        Source: wire.md 7.
+
+        >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        """
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        return self._snapshot_frame(request, self._take(request))
+
+    def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
+
+        Args:
+            frame: A table as :meth:`snapshot` gave it.
+
+        Returns:
+            A new table. Where the service cannot tell what has changed, it is taken as a whole, and a
+            :class:`SnapshotWarning` says so.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ValueRefused: It is another table, or not all of it.
+
+        Source: wire.md 7.
+
+        >>> frame = client.snapshot(paths=["/3303/*"])
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> client.refresh(frame)["reported_num"].tolist()
+        [21.5]
+        """
+        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        try:
+            taken = self._take(request)
+        except BadRequest as error:
+            request = refreshing.whole(request, error)
+            taken = self._take(request)
+        return self._snapshot_frame(request, refreshing.merged(frame, request, taken))
 
     # Device requests
 
@@ -823,6 +921,39 @@ class MirrorClient:
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return CallbackReader(self._callbacks)
+
+    def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
+        if request.names_devices and taken.device_count < len(request.device_ids or ()):
+            for device_id in request.device_ids or ():
+                self.get_directory_device(device_id)
+        return request.frame(taken)
+
+    def _take(self, request: SnapshotRequest) -> Taken:
+        reading = with_pandas("mirror_sdk.snapshot.reading")
+        form: str | None = reading.FIRST_FORM
+        while form is not None:
+            try:
+                taken: Taken = self._sender.receive(request.operation(form), partial(reading.read_snapshot, request))
+            except APIError as error:
+                form = reading.next_form(form, error)
+            else:
+                return taken
+        one_by_one: Taken = reading.taken_one_by_one(request, self._get_devices(self._ids_of(request)))
+        return one_by_one
+
+    def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+        with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
+            objects = []
+            for found in pool.map(self.get_device, chosen):
+                objects.append(found)
+                bar.update(1)
+            return objects
+
+    def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+        if request.names_devices:
+            return sorted(request.device_ids or ())
+        listed = self.list_devices(filters=request.sent_filters).ids
+        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     def _plan_of(self, wants: Sequence[Want]) -> Plan:
         checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.plan")

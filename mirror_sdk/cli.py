@@ -327,7 +327,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
 def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
     """Show where desired and reported values differ, in the whole fleet."""
     with MirrorClient.from_env() as client:
-        state = client.state_frame(paths=list(paths) or None)
+        state = client.snapshot(paths=list(paths) or None)
     found = state.mirror.drift(tolerance=tolerance)
     tables = with_pandas("mirror_sdk._table_rows")
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
@@ -338,17 +338,19 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @patterns_option
-def snapshot(file: Path, paths: Sequence[str]) -> None:
-    """Write the state of the whole fleet into FILE, by its ending as Parquet or CSV."""
+@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only devices in this state.")
+@click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
+def snapshot(file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None) -> None:
+    """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV."""
     if file.suffix not in {".parquet", ".csv"}:
         raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv", param_hint="FILE")
     with MirrorClient.from_env() as client:
-        state = client.state_frame(paths=list(paths) or None)
+        frame = client.snapshot(paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
     if file.suffix == ".csv":
-        state.to_csv(file, index=False)
+        frame.to_csv(file, index=False)
     else:
-        state.to_parquet(file)
-    click.echo(f"wrote {len(state)} rows of {state.attrs['mirror']['devices']} devices into {file}", err=True)
+        frame.to_parquet(file)
+    click.echo(f"wrote {len(frame)} rows of {frame.attrs['mirror']['devices']} devices into {file}", err=True)
 
 
 @main.command()

@@ -28,6 +28,7 @@ Warnings::
     UserWarning
       x GapWarning
       x CompatibilityWarning
+      x SnapshotWarning
 
 An access key is in no message and in no attribute of any of them.
 """
@@ -171,6 +172,10 @@ class GapWarning(UserWarning):
 
 class CompatibilityWarning(UserWarning):
     """The service sends something this version does not know; it was kept, not understood."""
+
+
+class SnapshotWarning(UserWarning):
+    """A snapshot was taken in another way than was asked for: one device after another, or whole instead of changes."""
 
 
 CATEGORY_HINTS = {

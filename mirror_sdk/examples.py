@@ -46,8 +46,9 @@ def connect() -> MirrorClient:
     """A client of the mirror that ``API_HOST`` and ``API_KEY`` lead to; without one, of a mirror that is started here.
 
     One is started when ``API_HOST`` is not set, and when it leads to this machine and nothing answers there. It has
-    twelve simulated devices, is told of in a line, and ends with this program. A mirror elsewhere that does not answer
-    is an error of the first call: what was meant for real devices never goes to simulated ones.
+    twelve simulated devices, is told of in a line, and ends with this program; until then ``API_HOST`` and ``API_KEY``
+    of this program lead to it, for other clients. A mirror elsewhere that does not answer is an error of the first
+    call: what was meant for real devices never goes to simulated ones.
 
     Raises:
         ConfigError: ``API_HOST`` or ``API_KEY`` cannot be used.
@@ -64,6 +65,7 @@ def connect() -> MirrorClient:
 @cache
 def _own_server() -> DemoServer:
     server = DemoServer()
+    os.environ.update(server.environment)
     atexit.register(server.close)
     click.echo(f"No mirror is running: started one with {server.count_devices()} simulated devices for this program.")
     return server

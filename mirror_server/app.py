@@ -32,10 +32,12 @@ from mirror_server.views import (
     notifications,
     operation,
     page,
+    snapshots,
     subscriptions,
 )
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import note, noted, require_scope
 
@@ -78,7 +80,9 @@ class MirrorApp(Flask):
         return super().wsgi_app(environ, start_response)
 
     def make_response(self, rv: Any) -> Response:
-        """Also takes a :class:`Deferred` and an :class:`EventStream`."""
+        """Also takes a :class:`Deferred`, an :class:`EventStream` and a :class:`Download`."""
+        if isinstance(rv, Download):
+            return self._send(rv)
         if isinstance(rv, EventStream):
             return self._begin(rv)
         if isinstance(rv, Deferred):
@@ -93,6 +97,17 @@ class MirrorApp(Flask):
             return _answer_refusal(too_many_polls())
         stream.call_on_close(self.blocking_polls.release)
         return stream
+
+    def _send(self, download: Download) -> Response:
+        take: Callable[[Download], None] | None = request.environ.get(DOWNLOAD)
+        if take is not None:
+            take(download)
+        elif self.blocking_polls.acquire(blocking=False):
+            download.call_on_close(self.blocking_polls.release)
+        else:
+            download.close()
+            return _answer_refusal(too_many_polls())
+        return download
 
     def _park(self, deferred: Deferred) -> Response:
         park: Callable[[Deferred], bool] | None = request.environ.get(PARK)
@@ -143,6 +158,7 @@ def create_app(services: Services) -> MirrorApp:
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
+    app.register_blueprint(snapshots.blueprint(services.snapshots))
     app.register_blueprint(device_requests.blueprint(services.commands))
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))

@@ -13,6 +13,7 @@ from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.devices.simulator import SimulatedState
+from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
 
@@ -88,6 +89,24 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     if resource.desired_category is not None:
         desired["category"] = resource.desired_category
     return desired | {"requested_at": timestamp(resource.requested_at)}
+
+
+def unchanged_device(device: DeviceRow) -> bytes:
+    """A device of which a fleet snapshot tells only that it is there."""
+    return orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
+
+
+def snapshot_end(snapshot: Snapshot) -> bytes:
+    """How a fleet snapshot ends."""
+    return orjson.dumps(
+        {
+            "object": "snapshot-end",
+            "taken_at": timestamp(snapshot.taken_at),
+            "device_count": snapshot.device_count,
+            "revision": snapshot.revision,
+            "seq": snapshot.seq,
+        }
+    )
 
 
 def device(row: DeviceRow) -> dict[str, Any]:

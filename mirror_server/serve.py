@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 
+from mirror_server import arrow
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
 from mirror_server.services import Services
@@ -87,6 +88,8 @@ def serve(services: Services, listener: socket.socket) -> None:
         backlog=_BACKLOG,
     )
     services.start()
+    # Now, so that the first snapshot need not wait for it.
+    threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
     try:
         _Server(config, bridge).run(sockets=[listener])
     finally:

@@ -17,6 +17,7 @@ from mirror_server.pacing import Pacing
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import settings as stored_settings
@@ -77,6 +78,7 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
+        self.snapshots = SnapshotService(self.database, self.clock)
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
@@ -15,6 +15,15 @@ from mirror_sdk.frames.state import value_column, wide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Refreshes(Protocol[T_co]):
+    """A client."""
+
+    def refresh(self, frame: pd.DataFrame) -> T_co: ...
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
@@ -94,6 +103,18 @@ class MirrorAccessor:
             index="device_id", columns="path", values=shown
         )
         return table.rename_axis(columns=None)
+
+    def refresh(self, client: _Refreshes[T_co]) -> T_co:
+        """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
+
+        With an :class:`~mirror_sdk.AsyncMirrorClient` it is to be awaited. The table itself stays as it is.
+
+        Arguments and errors as for :meth:`mirror_sdk.MirrorClient.refresh`.
+
+        >>> client.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
+        ['/3303/0/5700']
+        """
+        return client.refresh(self._frame)
 
     def drift(
         self, *, tolerance: float | Mapping[str, float] = 0.0, relative: float = 0.0, now: datetime | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import pandas as pd
 
@@ -98,12 +98,8 @@ class Plan(PlanReport):
         try:
             self._stopped.clear()
             total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with ThreadPoolExecutor(concurrency, "mirror-plan") as pool, progress_bar(total, "writes") as bar:
-                try:
-                    self._send_all(pool, bar.update, concurrency, expiry_seconds, wait_seconds)
-                except BaseException:
-                    self.stop()
-                    raise
+            with progress_bar(total, "writes") as bar:
+                self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._applying.release()
         return self.result
@@ -135,23 +131,38 @@ class Plan(PlanReport):
         return self._make_plan(self._undo())
 
     def _send_all(
-        self,
-        pool: ThreadPoolExecutor,
-        advance: Callable[[], object],
-        concurrency: int,
-        expiry_seconds: int,
-        wait_seconds: float,
+        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
     ) -> None:
         flying: dict[Future[None], Entry] = {}
-        while True:
-            while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                flying[pool.submit(self._carry_out, entry, expiry_seconds, wait_seconds)] = entry
-            if not flying:
-                return
-            for landed in wait(flying, return_when=FIRST_COMPLETED).done:
-                self._ledger.settle(flying.pop(landed))
-                landed.result()
-                advance()
+        try:
+            while True:
+                while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
+                    flying[self._begin(entry, expiry_seconds, wait_seconds)] = entry
+                if not flying:
+                    return
+                for landed in wait(flying, return_when=FIRST_COMPLETED).done:
+                    self._ledger.settle(flying.pop(landed))
+                    landed.result()
+                    advance()
+        except BaseException:
+            self.stop()
+            wait(flying)
+            raise
+
+    def _begin(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> Future[None]:
+        carried_out: Future[None] = Future()
+
+        def carry_out() -> None:
+            try:
+                self._carry_out(entry, expiry_seconds, wait_seconds)
+            except BaseException as error:
+                carried_out.set_exception(error)
+            else:
+                carried_out.set_result(None)
+
+        # A daemon, not a pool: a pool is waited for when the interpreter ends, and a device may take its time.
+        threading.Thread(target=carry_out, name="mirror-plan", daemon=True).start()
+        return carried_out
 
     def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
         if not isinstance(entry.request, DeviceRequest):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
@@ -44,6 +45,42 @@ class PlanReport:
         return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{table._repr_html_()}"
 
     @property
+    def planned(self) -> Sequence[PlannedWrite]:
+        """The writes that are wanted, in their order, and what was found of each.
+
+        >>> [write.finding.decision.value for write in client.plan([(light, "/3311/0/5851", 40)]).planned]
+        ['write']
+        """
+        return self._planned
+
+    @property
+    def requests(self) -> list[PlacedRequest | UnplacedRequest]:
+        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
+
+        >>> [request.path for request in client.plan([(light, "/3311/0/5851", 40)]).requests]
+        ['/3311/0/5851']
+        """
+        return [entry.request for entry in self._ledger.entries]
+
+    @property
+    def stopped_because(self) -> str | None:
+        """Why sending ended before all was sent; ``None`` when it did not.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stopped_because is None
+        True
+        """
+        return self._ledger.stopped_because
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether any write may have had an effect.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).is_undoable
+        False
+        """
+        return any(entry.status in _MAY_HAVE_ACTED for entry in self._ledger.entries)
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The plan table: what is wanted, what was found, what is done about it.
 
@@ -64,8 +101,8 @@ class PlanReport:
         >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
         ['queued']
         """
-        frame = requests_frame([entry.request for entry in self._ledger.entries], server=self._server)
-        frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
+        frame = requests_frame(self.requests, server=self._server)
+        frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -20,6 +20,7 @@ from mirror_sdk.values.codecs import (
     decode,
     decode_many,
     encode,
+    plain_type,
 )
 from mirror_sdk.values.value import NO_VALUE, PythonValue, Value, ValueKind
 
@@ -40,4 +41,5 @@ __all__ = [
     "decode",
     "decode_many",
     "encode",
+    "plain_type",
 ]

@@ -106,6 +106,21 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
     return Value(reading.kind, reading.python, raw, content_type, reading.problem)
 
 
+def plain_type(content_type: str | None, path: str) -> ResourceType | None:
+    """The declared type as which payloads of this content type are read where they are text, or bytes for certain.
+
+    Returns:
+        ``OPAQUE`` for what always stays bytes, ``STRING`` for a text that nothing declares; ``None`` where only
+        :func:`decode` knows.
+    """
+    codec = _codec(content_type, path)
+    if codec is _CODECS[OCTET_STREAM]:
+        return ResourceType.OPAQUE
+    definition = lookup(path)
+    declared = ResourceType.STRING if definition is None else definition.type
+    return declared if codec is _CODECS[TEXT_PLAIN] else None
+
+
 def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[str, Value]:
     """Read all values of a payload, such as the answer to a read of an object instance; never raises, never guesses.
 

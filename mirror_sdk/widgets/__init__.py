@@ -1,4 +1,4 @@
-"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher` and :class:`FleetMap`.
+"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetMap` and :class:`WritePanel`.
 
 Each one has a model (:mod:`mirror_sdk.widgets.models`) that holds all logic and knows nothing of ipywidgets, and a view
 that binds it. All widgets of one client read its events through one poller. Changing a field of a widget sends nothing
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from mirror_sdk.widgets.explorer import Explorer
     from mirror_sdk.widgets.fleet_map import FleetMap
     from mirror_sdk.widgets.watcher import EventWatcher
+    from mirror_sdk.widgets.write_panel import WritePanel
 
-__all__ = ["EventWatcher", "Explorer", "FleetMap"]
+__all__ = ["EventWatcher", "Explorer", "FleetMap", "WritePanel"]
 
-_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetMap": "fleet_map"}
+_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetMap": "fleet_map", "WritePanel": "write_panel"}
 
 
 def __getattr__(name: str) -> object:

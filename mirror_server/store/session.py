@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 Row = tuple[Any, ...]
@@ -19,6 +19,12 @@ class Session:
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of the result."""
         return self._connection.execute(statement, parameters).fetchall()
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        """The rows of the result, ``size`` of them at a time, so that they need not all be held at once."""
+        cursor = self._connection.execute(statement, parameters)
+        while rows := cursor.fetchmany(size):
+            yield rows
 
     def row(self, statement: str, **parameters: Any) -> Row | None:
         """The first row of the result, or ``None``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirror_server.core.instants import Instant
+from mirror_server.store import revisions
 from mirror_server.store.session import Session
 
 
@@ -93,6 +94,7 @@ def reset_device(session: Session, device_id: str) -> None:
     """Begin anew after a full registration or its end: no subscription, and the device observes nothing."""
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
+    revisions.note_change(session, [device_id])
 
 
 def clear_ended(session: Session, device_id: str) -> None:
@@ -103,6 +105,7 @@ def clear_ended(session: Session, device_id: str) -> None:
         " AND s.state <> 'refused')",
         device_id=device_id,
     )
+    revisions.note_change(session, [device_id])
 
 
 def wanted_paths(session: Session, device_id: str) -> list[str]:
@@ -152,6 +155,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         subscribed=int(bool(active_apps(session, device_id, path))),
         at=at,
     )
+    revisions.note_change(session, [device_id])
     return sorted(row[0] for row in rows)
 
 

@@ -20,6 +20,10 @@ class JupyterProcess:
     def __init__(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
         self.folder = folder
         self.output_path = folder / "output.txt"
+        # A question about news would lie over what a test clicks.
+        settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True)
+        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
         jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(

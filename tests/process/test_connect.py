@@ -55,6 +55,22 @@ def test_where_none_is_one_is_started_that_ends_with_the_program(host: str | Non
     assert not answers(url)
 
 
+def test_other_clients_of_the_program_find_the_mirror_that_was_started() -> None:
+    program = """
+from mirror_sdk import AsyncMirrorClient, examples
+print(examples.connect().base_url == AsyncMirrorClient.from_env().base_url)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment_without_mirror(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert run.stdout.splitlines() == [STARTED, "True"]
+
+
 def test_a_mirror_elsewhere_is_never_replaced() -> None:
     program = PROGRAM.replace("client.is_healthy()", "True").replace("len(client.list_devices())", "'not asked'")
     run = subprocess.run(

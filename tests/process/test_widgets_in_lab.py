@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from playwright.sync_api import Browser, Locator, expect, sync_playwright
 from process_lab import ADDRESS, Lab
+from process_notebook import CHROMIUM_FLAGS, Notebook
 from process_server import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
 NASTY = "<img src=x onerror=alert(1)>"
 SET_UP = f"""
@@ -51,76 +47,9 @@ def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium, "install Debian's package chromium"
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         yield started
         started.close()
-
-
-class Notebook:
-    """A notebook in JupyterLab, and what went wrong on its page."""
-
-    numbers = itertools.count()
-
-    def __init__(self, lab: Lab, browser: Browser, cells: tuple[str, ...]) -> None:
-        address, _, token = lab.find(ADDRESS).groups()
-        name = f"widgets-{next(self.numbers)}"
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (SET_UP, *cells)])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, lab.folder / "mirror-notebooks" / f"{name}.ipynb")
-        headers = {"Authorization": f"token {token}"}
-        with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
-            wait_until(lambda: _answers(http), "JupyterLab to answer", 60)
-        self.context = browser.new_context(viewport={"width": 1400, "height": 1000})
-        self.context.set_default_timeout(30_000)
-        self.page: Page = self.context.new_page()
-        self.wrong: list[str] = []
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
-        self.page.goto(f"{address}/lab/workspaces/{name}/tree/{name}.ipynb?token={token}&reset")
-        expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=60_000)
-        self.context.set_default_timeout(3000)
-        wait_until(self._has_begun, "JupyterLab to run the cells", 60)
-        self.context.set_default_timeout(30_000)
-        expect(self.widget()).to_be_visible(timeout=60_000)
-
-    def _has_begun(self) -> bool:
-        """Run all cells; JupyterLab takes that before it has a kernel, and then does nothing but ask for one."""
-        question = self.page.locator("dialog button.jp-mod-accept")
-        try:
-            if question.is_visible():
-                question.click()
-            else:
-                self.keys("Escape")  # a menu that is still open
-            self.choose("Run", "Run All Cells")
-            self.page.wait_for_timeout(1000)
-        except PlaywrightTimeout:  # the question came between
-            return False
-        return self.cell(0).locator(".jp-InputPrompt").inner_text() != "[ ]:"
-
-    def choose(self, *entries: str) -> None:
-        """Choose an entry of a menu."""
-        self.page.locator(".lm-MenuBar-item", has_text=entries[0]).first.click()
-        for entry in entries[1:]:
-            self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{entry}$")).first.click()
-
-    def run(self, cell: int) -> None:
-        """Run a cell."""
-        self.cell(cell).locator(".jp-InputArea-editor").click()
-        self.page.keyboard.press("Control+Enter")
-
-    def cell(self, number: int) -> Locator:
-        return self.page.locator(".jp-CodeCell").nth(number)
-
-    def widget(self, cell: int = 1) -> Locator:
-        """The widget that a cell shows."""
-        return self.cell(cell).locator(".mirror-widget").first
-
-    def keys(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def has_focus(self, locator: Locator) -> bool:
-        return bool(locator.evaluate("element => element === document.activeElement"))
 
 
 @pytest.fixture
@@ -128,19 +57,13 @@ def open_notebook(lab: Lab, browser: Browser) -> Iterator[Any]:
     opened: list[Notebook] = []
 
     def make(*cells: str) -> Notebook:
-        opened.append(Notebook(lab, browser, cells))
+        opened.append(Notebook(lab, browser, (SET_UP, *cells)))
+        expect(opened[-1].widget()).to_be_visible(timeout=60_000)
         return opened[-1]
 
     yield make
     for one in opened:
         one.context.close()
-
-
-def _answers(http: httpx.Client) -> bool:
-    try:
-        return http.get("/api/status").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def resource(widget: Locator, path: str) -> Locator:
