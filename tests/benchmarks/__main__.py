@@ -20,6 +20,7 @@ from typing import Any
 import call_overhead
 import click
 import device_object
+import fleet
 import growth
 import import_time
 import observation
@@ -35,7 +36,7 @@ from run_settings import Run, Scale
 
 BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
     module.NAME: module.measure
-    for module in (device_object, observation, read_value, polls, growth, import_time, call_overhead)
+    for module in (device_object, observation, read_value, polls, fleet, growth, import_time, call_overhead)
 }
 _TITLES = ("benchmark", "what", "figure", "goal", "met", "sides")
 
@@ -71,6 +72,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--log-entries", default=1_000_000, type=click.IntRange(min=10), help="The entries of a long log.")
 @click.option("--rules", default=1000, type=click.IntRange(10, 1024), help="How many presubscription rules there are.")
 @click.option("--registrations", default=10_000, type=click.IntRange(min=10), help="How many devices register.")
+@click.option("--fleet", default=10_000, type=_COUNT, help="How many devices the table of a fleet has.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether to install and measure other programs.")
 @click.option(
     "--cache",

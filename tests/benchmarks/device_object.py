@@ -5,9 +5,9 @@
 check and entity tag included. waitress and gunicorn run the same app with a thread for each connection.
 No side but moto, which cannot be told, writes a line for each request; what that line costs the mirror is a figure too.
 
-Where the time goes now, as shares of the CPU time of the Flask app for one E1 (cProfile and timed parts, without the web
-server): rows out of SQLite 24 %, JSON and entity tag 20 %, Flask itself as for hello 19 %, the key 5 %; the rest is what
-surrounds every request: metrics, request id, headers, conditional answer, context proxies.
+Where the time goes now, as shares of the CPU time of the Flask app for one E1 (cProfile and timed parts, without the
+web server): rows out of SQLite 24 %, JSON and entity tag 20 %, Flask itself as for hello 19 %, the key 5 %; the rest is
+what surrounds every request: metrics, request id, headers, conditional answer, context proxies.
 """
 
 from __future__ import annotations

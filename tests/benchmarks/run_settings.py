@@ -29,6 +29,7 @@ class Scale:
     log_entries: int
     rules: int
     registrations: int
+    fleet: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 TINY = (
     "--no-peers --rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
-    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10"
+    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10"
 )
 FIGURES = {
     "device_object": ["E1 / hello", "E1 / under waitress, two cores"],
@@ -21,6 +21,7 @@ FIGURES = {
     "read_value": ["read_value"],
     "polls": ["event -> held poll, p99", "memory of each of 20 held polls", "one event to all 20 polls"],
     "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
+    "fleet": ["naive loop / snapshot, cold", "snapshot, held / the same bytes from a file"],
     "import_time": ["from mirror_sdk import MirrorClient"],
     "call_overhead": ["device object, MirrorClient / httpx"],
 }
