@@ -25,17 +25,15 @@ _MOST_COLD_ROUNDS = 3
 def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "fleet.db", device_count=run.scale.fleet, resource_count=run.scale.resources)
     rounds = min(_MOST_COLD_ROUNDS, run.scale.rounds)
-    cold = [first_frame(run, filled, "snapshot") for _ in range(rounds)]
-    naive = [first_frame(run, filled, "naive") for _ in range(rounds)]
+    pairs = [(first_frame(run, filled, "naive"), first_frame(run, filled, "snapshot")) for _ in range(rounds)]
     samples: Samples = {
-        "naive": [one["seconds"] for one in naive],
-        "cold snapshot": [one["seconds"] for one in cold],
+        "naive": [naive["seconds"] for naive, _ in pairs],
+        "cold snapshot": [cold["seconds"] for _, cold in pairs],
     }
     yield ratio(NAME, "naive loop / snapshot, cold", samples, "naive", "cold snapshot", "s", at_least(30))
-    yield median(NAME, "memory of the client / its frame", [one["frames"] for one in cold], "x", at_most(3))
+    yield median(NAME, "memory of the client / its frame", [cold["frames"] for _, cold in pairs], "x", at_most(3))
     held = held_frames(run, filled)
-    each = min(len(samples["naive"]), len(held["snapshot"]))
-    both = {"naive": samples["naive"][:each], "held snapshot": held["snapshot"][:each]}
+    both = {"naive": samples["naive"], "held snapshot": held["snapshot"][:rounds]}
     yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(300))
     yield ratio(NAME, "snapshot, held / the same bytes from a file", held, "snapshot", "file", "s", at_most(3))
 
