@@ -47,10 +47,10 @@ def _cache() -> Path:
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(sorted(int(part) for part in text.split(",")))
-    except ValueError:
-        raise click.BadParameter("write whole numbers with commas between them, like 1000,10000") from None
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise click.BadParameter("write whole numbers above 0 with commas between them, like 1000,10000")
+    return tuple(sorted(map(int, parts)))
 
 
 _COUNT = click.IntRange(min=1)
@@ -107,39 +107,32 @@ def main(
         for name, fact in machine.items():
             console.print(f"{name}: {fact}", highlight=False)
         figures: list[Figure] = []
+        failed: dict[str, str] = {}
         with program("load_program.py", folder=where, cores=cores.client) as generator:
             run = Run(scale=Scale(**sizes), cores=cores, folder=where, generator=generator, peers=peers)
             for name in names or BENCHMARKS:
-                figures += _measured(name, run, console)
+                began = time.perf_counter()
+                try:
+                    for figure in BENCHMARKS[name](run):
+                        figures.append(figure)
+                        console.print(f"{name}: {figure.what}: {_value(figure)}", highlight=False)
+                except (PeerMissing, ChildFailed) as error:
+                    failed[name] = str(error)
+                console.print(f"{name} took {time.perf_counter() - began:.0f} s", highlight=False)
     content = {
         "machine": machine | {"load_average_at_end": os.getloadavg()},
         "peers": peers.versions if peers else None,
         "sizes": sizes,
         "figures": [figure.as_json() for figure in figures],
+        "failed": failed,
     }
     path = result or cache / f"result-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1))
     console.print(_table(figures))
     console.print(f"wrote {path}", highlight=False)
-
-
-def _measured(name: str, run: Run, console: Console) -> list[Figure]:
-    """All figures of a benchmark, each told as it is there.
-
-    Raises:
-        click.ClickException: A peer is missing, or a child process failed.
-    """
-    began = time.perf_counter()
-    figures = []
-    try:
-        for figure in BENCHMARKS[name](run):
-            figures.append(figure)
-            console.print(f"{name}: {figure.what}: {_value(figure)}", highlight=False)
-    except (PeerMissing, ChildFailed) as error:
-        raise click.ClickException(str(error)) from error
-    console.print(f"{name} took {time.perf_counter() - began:.0f} s", highlight=False)
-    return figures
+    if failed:
+        raise click.ClickException("\n".join(f"{name} failed: {message}" for name, message in failed.items()))
 
 
 def _table(figures: list[Figure]) -> Table:

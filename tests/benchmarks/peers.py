@@ -63,12 +63,17 @@ class Peers:
 
     def _folder(self, name: str, content: str) -> Path:
         folder = self._cache / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PeerMissing(f"cannot install {name} in {folder}: {error.strerror}; choose another --cache") from error
         return folder
 
 
 def _run(command: Sequence[str | Path], folder: Path | None = None) -> str:
     done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PeerMissing(f"{' '.join(map(str, command))} failed: {(done.stdout + done.stderr)[-1500:]}")
+        raise PeerMissing(
+            f"{' '.join(map(str, command))} failed; --no-peers leaves it out: {(done.stdout + done.stderr)[-1500:]}"
+        )
     return done.stdout
