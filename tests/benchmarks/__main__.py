@@ -106,19 +106,9 @@ def main(
         machine = facts(where, cores)
         for name, fact in machine.items():
             console.print(f"{name}: {fact}", highlight=False)
-        figures: list[Figure] = []
-        failed: dict[str, str] = {}
         with program("load_program.py", folder=where, cores=cores.client) as generator:
             run = Run(scale=Scale(**sizes), cores=cores, folder=where, generator=generator, peers=peers)
-            for name in names or BENCHMARKS:
-                began = time.perf_counter()
-                try:
-                    for figure in BENCHMARKS[name](run):
-                        figures.append(figure)
-                        console.print(f"{name}: {figure.what}: {_value(figure)}", highlight=False)
-                except (PeerMissing, ChildFailed) as error:
-                    failed[name] = str(error)
-                console.print(f"{name} took {time.perf_counter() - began:.0f} s", highlight=False)
+            figures, failed = _measure(names or tuple(BENCHMARKS), run, console)
     content = {
         "machine": machine | {"load_average_at_end": os.getloadavg()},
         "peers": peers.versions if peers else None,
@@ -133,6 +123,22 @@ def main(
     console.print(f"wrote {path}", highlight=False)
     if failed:
         raise click.ClickException("\n".join(f"{name} failed: {message}" for name, message in failed.items()))
+
+
+def _measure(names: tuple[str, ...], run: Run, console: Console) -> tuple[list[Figure], dict[str, str]]:
+    """All figures, each told as soon as it is there, and what went wrong with which benchmark."""
+    figures: list[Figure] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        began = time.perf_counter()
+        try:
+            for figure in BENCHMARKS[name](run):
+                figures.append(figure)
+                console.print(f"{name}: {figure.what}: {_value(figure)}", highlight=False)
+        except (PeerMissing, ChildFailed) as error:
+            failed[name] = str(error)
+        console.print(f"{name} took {time.perf_counter() - began:.0f} s", highlight=False)
+    return figures, failed
 
 
 def _table(figures: list[Figure]) -> Table:
