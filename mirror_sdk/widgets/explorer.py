@@ -16,7 +16,7 @@ from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.wire.directory import Device
 
 _ANY = "any"
-_COLUMNS = ("resource", "value, reported at", "drift, desired", "subscription")
+_COLUMNS = ("resource", "reported", "desired", "subscribed")
 _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
