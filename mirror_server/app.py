@@ -7,14 +7,15 @@ thread (:mod:`mirror_server.bridge`) takes it by the WSGI environment; any other
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
+from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.exceptions import HTTPException
 
 from mirror_sdk.wire.errors import ERROR_TYPES
@@ -53,12 +54,27 @@ _log = logging.getLogger(__name__)
 _access_log = logging.getLogger(ACCESS_LOG)
 
 _REQUEST_ID = "mirror.request_id"
+_REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _PARKED = "mirror.parked"
 _POLL_AGAIN_SECONDS = 5
 _STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
+
+
+class _NoSessions(SessionInterface):
+    """The service has no sessions; Flask would make and look through an empty one at each request."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession:  # noqa: ARG002 - Flask's signature
+        """The same empty one for all."""
+        return _EMPTY_SESSION
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        """There is nothing to save."""
+
+
+_EMPTY_SESSION = NullSession()
 
 
 class MirrorApp(Flask):
@@ -68,9 +84,15 @@ class MirrorApp(Flask):
         most_blocking_polls: How many polls and streams may each hold a thread at once.
     """
 
+    session_interface = _NoSessions()
+
     def __init__(self, most_blocking_polls: int) -> None:
         super().__init__("mirror_server", static_folder=None)
         self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """No view is a coroutine, so that Flask need not look at each request."""
+        return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
@@ -185,35 +207,39 @@ def too_many_polls() -> Refusal:
 
 def _admit(app: Flask, services: Services, gate: Gate) -> None:
     """Let in who has a key with a scope for this route; an unknown route wants a key too."""
-    if CUT_OFF in request.environ:
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+    if CUT_OFF in asked.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
-    view = app.view_functions.get(request.endpoint or "")
+    view = app.view_functions.get(asked.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
         return
-    g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
-    note(application=g.app_id)
+    app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
+    g.app_id = app_id
+    note(application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
-    services.log.keep_for(g.app_id)
+    services.log.keep_for(app_id)
 
 
 def _request_id() -> str:
     """One id for the request, the client's own if it gave one of our form."""
-    if _REQUEST_ID not in request.environ:
-        given = request.headers.get(REQUEST_ID_HEADER, "")
-        request.environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-    identity: str = request.environ[_REQUEST_ID]
+    environ = request.environ
+    if _REQUEST_ID not in environ:
+        given = environ.get(_REQUEST_ID_VARIABLE, "")
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
+    identity: str = environ[_REQUEST_ID]
     return identity
 
 
 def _finish(response: Response, metrics: Metrics) -> Response:
     """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
     response.headers[REQUEST_ID_HEADER] = _request_id()
-    if _PARKED not in request.environ:
-        seconds = time.perf_counter() - request.environ[_BEGAN]
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+    if _PARKED not in asked.environ:
+        seconds = time.perf_counter() - asked.environ[_BEGAN]
         # A path or method that no rule has could be anything, and each would be a metric of its own.
-        matched = (request.method, request.url_rule.rule) if request.url_rule else ("", "")
+        matched = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
         metrics.answered(*matched, response.status_code, seconds)
         if _access_log.isEnabledFor(logging.INFO):
             _access_log.info("request", extra=_line(response, seconds))

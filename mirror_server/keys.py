@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
@@ -135,7 +136,7 @@ class Gate:
             raise self._too_many(address, stored.key_id)
         if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
             raise self._failed(address, stored.key_id, _UNKNOWN)
-        return stored.key_id, frozenset(map(Scope, stored.scopes.split()))
+        return stored.key_id, _scopes(stored.scopes)
 
     def _failed(self, address: str, key_id: str, message: str) -> Refusal:
         if self._failures.hit(self._limit, address, key_id):
@@ -150,6 +151,11 @@ class Gate:
             f"too many requests with wrong keys from {address}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
+
+
+@lru_cache(maxsize=64)
+def _scopes(words: str) -> frozenset[Scope]:
+    return frozenset(map(Scope, words.split()))
 
 
 def _hash(secret: str) -> bytes:

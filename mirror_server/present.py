@@ -23,8 +23,8 @@ def timestamp(instant: Instant) -> str:
     return to_datetime(instant).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def device_object(device: DeviceRow, resources: Sequence[ResourceRow], now: Instant) -> tuple[bytes, str]:
-    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
+def device_content(device: DeviceRow, resources: Sequence[ResourceRow]) -> bytes:
+    """What E1 tells of a device, whenever it is asked."""
     content: dict[str, Any] = {
         "device_id": device.device_id,
         "endpoint_name": device.endpoint_name,
@@ -33,9 +33,13 @@ def device_object(device: DeviceRow, resources: Sequence[ResourceRow], now: Inst
     _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
     _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
     content["resources"] = [_resource(resource) for resource in resources]
-    encoded = orjson.dumps(content)
+    return orjson.dumps(content)
+
+
+def device_object(content: bytes, now: Instant) -> tuple[bytes, str]:
+    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
-    return head[:-1] + b"," + encoded[1:], hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    return head[:-1] + b"," + content[1:], hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:

@@ -16,6 +16,7 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_row
+from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
@@ -57,15 +58,22 @@ class DeviceService:
         self._contact = contact
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
+        self._held = HeldPages()
 
-    def device_object(self, device_id: str) -> tuple[DeviceRow, list[ResourceRow]]:
-        """A device and all its resources, as of one instant.
+    def device_object(self, device_id: str, encode: Callable[[DeviceRow, list[ResourceRow]], bytes]) -> bytes:
+        """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
 
         Raises:
             Refusal: There is no such device (404).
         """
         with self._database.read() as session:
-            return _known(session, device_id), devices.resources(session, device_id)
+            device = _known(session, device_id)
+            key = (device_id, device.revision)
+            encoded = self._held.get(key)
+            if encoded is None:
+                encoded = encode(device, devices.resources(session, device_id))
+                self._held.put(key, encoded)
+        return encoded
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.

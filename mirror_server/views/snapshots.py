@@ -94,7 +94,7 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     for device, resources in _devices(snapshot):
         is_changed = snapshot.is_changed(device)
         text += (
-            present.device_object(device, resources, snapshot.taken_at)[0]
+            present.device_object(present.device_content(device, resources), snapshot.taken_at)[0]
             if is_changed
             else present.unchanged_device(device)
         )
