@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import unknown_device
@@ -158,11 +157,15 @@ class DeviceService:
         def work(session: Session) -> None:
             now = self._clock.now()
             device_ids = {observation.device_id for observation in observations}
-            known = {device_id for device_id in device_ids if devices.find(session, device_id)}
+            found = {device_id: devices.find(session, device_id) for device_id in device_ids}
+            known = {device_id: device for device_id, device in found.items() if device is not None}
             devices.touch(session, sorted(known), now)
-            for observation in observations:
-                if observation.device_id in known:
-                    self._store_observation(session, observation, now)
+            rows = [
+                self._tell_observation(session, known[observation.device_id], observation, now)
+                for observation in observations
+                if observation.device_id in known
+            ]
+            devices.report(session, rows)
 
         return self._database.insist(work)
 
@@ -225,15 +228,17 @@ class DeviceService:
         subscriptions.reset_device(session, device_id)
         self._log.append_for_all(session, kind, device_id, device_id)
 
-    def _store_observation(self, session: Session, observation: Observation, now: Instant) -> None:
-        device_id, path = observation.device_id, observation.path
+    def _tell_observation(
+        self, session: Session, device: DeviceRow, observation: Observation, now: Instant
+    ) -> dict[str, object]:
+        """Tell who is subscribed; gives the row to store."""
+        device_id, path, content = observation.device_id, observation.path, observation.content
         app_ids = subscriptions.active_apps(session, device_id, path)
-        origin: Origin = "subscription" if app_ids else "auto_observation"
-        devices.report(session, [reported_row(device_id, path, observation.content, now, origin)])
         if app_ids:
             self._subscriptions.notify(
-                session, device_id, path, observation.content, changed_at=observation.changed_at, app_ids=app_ids
+                session, device, path, content, changed_at=observation.changed_at, app_ids=app_ids
             )
+        return reported_row(device_id, path, content, now, "subscription" if app_ids else "auto_observation")
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:
