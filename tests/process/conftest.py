@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
+from process_lab import ADDRESS, Lab
 from process_server import Application, Child, ServerProcess, read_exports
 
 StartServer = Callable[..., ServerProcess]
@@ -28,13 +29,26 @@ def one_browser_at_a_time(request: pytest.FixtureRequest, tmp_path_factory: pyte
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium."""
+    """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
     chromium = shutil.which("chromium")
     assert chromium, "install Debian's package chromium"
+    expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
         yield started
         started.close()
+    expect.set_options(timeout=5_000)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """``mirror lab`` with a few devices."""
+    running = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        running.find(ADDRESS)
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.fixture

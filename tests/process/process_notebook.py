@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from process_lab import ADDRESS, Lab
 from process_server import wait_until
 
-CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 START_SECONDS = 60
 
 

@@ -51,10 +51,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, installed: str) -> Iterator[La
 def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1360, "height": 900})
     context.set_default_timeout(60_000)
-    expect.set_options(timeout=20_000)
     yield context.new_page()
     context.close()
-    expect.set_options(timeout=5_000)
 
 
 def click_tile(page: Page, address: str, title: str, tmp_path: Path) -> Page:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 from process_lab import ADDRESS, Lab
-from process_notebook import CHROMIUM_FLAGS, Notebook
+from process_notebook import Notebook
 from process_server import ROOT, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -26,16 +25,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield running
     finally:
         running.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    assert chromium, "install Debian's package chromium"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect, sync_playwright
-from process_lab import ADDRESS, Lab
-from process_notebook import CHROMIUM_FLAGS, Notebook
+from playwright.sync_api import Browser, Locator, expect
+from process_lab import Lab
+from process_notebook import Notebook
 from process_server import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -30,27 +29,6 @@ def add(name):
     client.read_value(device_id, "{LEVEL}")
     return device_id
 """
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    running = Lab(tmp_path_factory.mktemp("lab"))
-    try:
-        running.find(ADDRESS)
-        yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    assert chromium, "install Debian's package chromium"
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=20_000)
-        started = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture
