@@ -50,18 +50,29 @@ class Database:
             raise DatabaseError(
                 f"cannot open the database {self._path}: {cause}; name a file in a folder you may write to"
             ) from error
-        self._idle_readers: list[sqlite3.Connection] = []
+        self._idle_readers: list[Session] = []
         self._writer = Writer(Session(self._writer_connection))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that sees one state of the database for as long as it is open."""
-        with self._reader() as connection:
-            connection.execute("BEGIN")
+        session = self._take_reader()
+        try:
+            session.run("BEGIN")
             try:
-                yield Session(connection)
+                yield session
             finally:
-                connection.execute("ROLLBACK")
+                session.run("ROLLBACK")
+        finally:
+            self._idle_readers.append(session)
+
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """What a single statement gives, which sees one state of the database without a transaction around it."""
+        session = self._take_reader()
+        try:
+            return statement(session)
+        finally:
+            self._idle_readers.append(session)
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
@@ -97,7 +108,7 @@ class Database:
         if path.exists():
             raise DatabaseError(f"{path} is there already; name a file that is not")
         try:
-            with closing(sqlite3.connect(path)) as target, self._reader() as source:
+            with closing(sqlite3.connect(path)) as target, closing(self._connect()) as source:
                 source.backup(target)
         except (sqlite3.Error, OSError) as error:
             raise DatabaseError(f"cannot write {path}: {error}") from error
@@ -109,18 +120,14 @@ class Database:
             self._idle_readers.pop().close()
         self._writer_connection.close()
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
+    def _take_reader(self) -> Session:
+        """A session that only reads, out of those that are idle; there are as many as read at once."""
         try:
-            connection = self._idle_readers.pop()
+            return self._idle_readers.pop()
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-        try:
-            yield connection
-        finally:
-            self._idle_readers.append(connection)
+            return Session(connection)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

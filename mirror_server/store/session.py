@@ -44,6 +44,10 @@ class Session:
         """Execute the statement once for each set of parameters."""
         self._connection.executemany(statement, parameters)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def after_commit(self, effect: Callable[[], None]) -> None:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)
