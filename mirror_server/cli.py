@@ -192,7 +192,7 @@ def erase(device_id: str, database_url: str) -> None:
     """
     with closing(Database(database_url)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        database.checkpoint()
+        database.purge()
     if not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {"device_id": device_id, "erased_at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
@@ -203,8 +203,8 @@ def erase(device_id: str, database_url: str) -> None:
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(Database(database_url)) as database, database.read() as session:
-        found = list(maintenance.violations(session))
+    with closing(Database(database_url)) as database:
+        found = database.violations()
     for line in found:
         click.echo(line)
     if found:

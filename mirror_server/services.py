@@ -18,9 +18,8 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database, path_of
+from mirror_server.store.database import Database, begin_serving
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.webhook import Webhooks
 
@@ -40,7 +39,7 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._serving = ServingLock(path_of(settings.database_url))
+        self._serving = begin_serving(settings.database_url)
         try:
             self.database = Database(settings.database_url)
         except DatabaseError:

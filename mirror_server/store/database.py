@@ -1,67 +1,52 @@
-"""Opening a database: its URL, its connections, its schema version."""
+"""Opening a database by its URL: any number of threads read, one writes."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
-from alembic.util import CommandError
-from sqlalchemy.exc import DBAPIError
-
+from mirror_server.store import maintenance
+from mirror_server.store.backend import Backend, Serving
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.migrate import upgrade
+from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
+from mirror_server.store.sqlite import SqliteBackend
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
 
 DEFAULT_URL = "sqlite:///mirror.db"
-_PREFIX = "sqlite:///"
-_BUSY_SECONDS = 10
+_SQLITE = "sqlite:///"
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class Database:
-    """An open database: any number of threads read, one writes.
+    """An open database.
 
     Args:
-        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``. The file is made where there is none,
-            and brought to the newest schema.
+        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
+            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
+            schema.
 
     Raises:
-        DatabaseError: The URL is of another kind, or the file cannot be opened or written.
+        DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._path = path_of(url)
-        try:
-            upgrade(self._path)
-            self._writer_connection = self._connect()
-        except CommandError as error:
-            raise DatabaseError(
-                f"the database {self._path} was written by a newer version ({error}); install that one, or restore a"
-                " backup from before"
-            ) from error
-        except (sqlite3.Error, DBAPIError, OSError) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            raise DatabaseError(
-                f"cannot open the database {self._path}: {cause}; name a file in a folder you may write to"
-            ) from error
-        self._idle_readers: list[sqlite3.Connection] = []
-        self._writer = Writer(Session(self._writer_connection))
+        self._backend = _open(url)
+        self._writer = Writer(self._backend)
 
-    @contextmanager
-    def read(self) -> Iterator[Session]:
-        """A session that sees one state of the database for as long as it is open."""
-        with self._reader() as connection:
-            connection.execute("BEGIN")
-            try:
-                yield Session(connection)
-            finally:
-                connection.execute("ROLLBACK")
+    def read(self) -> AbstractContextManager[Session]:
+        """A session that sees one state of the database for as long as it is open.
+
+        Raises:
+            StorageFailed: The database cannot be reached.
+        """
+        return self._backend.read()
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
@@ -83,55 +68,39 @@ class Database:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()
 
-    def checkpoint(self) -> None:
-        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def purge(self) -> None:
+        """Bring what was deleted out of the files, as far as that can be done while others use the database."""
+        self._backend.purge()
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
 
         Raises:
-            DatabaseError: The file is there already, or cannot be written.
+            DatabaseError: The file is there already, or cannot be written, or the database is no file.
         """
-        if path.exists():
-            raise DatabaseError(f"{path} is there already; name a file that is not")
-        try:
-            with closing(sqlite3.connect(path)) as target, self._reader() as source:
-                source.backup(target)
-        except (sqlite3.Error, OSError) as error:
-            raise DatabaseError(f"cannot write {path}: {error}") from error
+        self._backend.backup(path)
+
+    def violations(self) -> list[str]:
+        """What is wrong with what is stored, in words."""
+        with self.read() as session:
+            return [*maintenance.violations(session), *self._backend.damage(session)]
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
         self._writer.close()
-        while self._idle_readers:
-            self._idle_readers.pop().close()
-        self._writer_connection.close()
+        self._backend.close()
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = self._connect()
-            connection.execute("PRAGMA query_only = ON")
-        try:
-            yield connection
-        finally:
-            self._idle_readers.append(connection)
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        # What is deleted may be personal data: overwritten, not only forgotten.
-        connection.execute("PRAGMA secure_delete = ON")
-        return connection
+def begin_serving(url: str) -> Serving:
+    """The right to serve a database, which one process only has.
+
+    Raises:
+        DatabaseError: Another process serves the database, or it cannot be reached.
+    """
+    if url.startswith(_POSTGRESQL):
+        serving: Serving = _postgresql().ServingSession(url)
+        return serving
+    return ServingLock(path_of(url))
 
 
 def path_of(url: str) -> Path:
@@ -140,6 +109,29 @@ def path_of(url: str) -> Path:
     Raises:
         DatabaseError: The URL is of another kind.
     """
-    if not url.startswith(_PREFIX) or url == _PREFIX:
-        raise DatabaseError(f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}")
-    return Path(url.removeprefix(_PREFIX))
+    if url.startswith(_POSTGRESQL):
+        raise DatabaseError("this is for SQLite files only; use pg_dump and pg_restore for a PostgreSQL database")
+    if not url.startswith(_SQLITE) or url == _SQLITE:
+        raise DatabaseError(
+            f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}, or as"
+            " postgresql://USER@HOST/NAME"
+        )
+    return Path(url.removeprefix(_SQLITE))
+
+
+def _open(url: str) -> Backend:
+    if url.startswith(_POSTGRESQL):
+        backend: Backend = _postgresql().PostgresBackend(url)
+        return backend
+    return SqliteBackend(path_of(url))
+
+
+def _postgresql() -> ModuleType:
+    """The module for PostgreSQL, whose driver is there only where it is wanted."""
+    try:
+        from mirror_server.store import postgresql  # noqa: PLC0415 - needs an extra
+    except ImportError as error:
+        raise DatabaseError(
+            f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
+        ) from error
+    return postgresql

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row, or ``None``."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+
+class Connection(Protocol):
+    """A connection of ``sqlite3``, or one that takes the same statements."""
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] = ..., /) -> Cursor:
+        """Execute a statement."""
+        ...
+
+    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> object:
+        """Execute a statement once for each set of parameters."""
+        ...
 
 
 class Session:
     """Runs statements; named parameters stand in the statement as ``:name``."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
 

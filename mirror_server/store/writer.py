@@ -10,7 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting, is_of_storage
+from mirror_server.store.backend import Backend
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -36,12 +37,13 @@ class Writer:
     """The only one who writes; work runs in the order it was submitted.
 
     Args:
-        session: Where it is written.
+        backend: Where it is written.
         most_waiting: How much work may wait; what does not insist is refused beyond that.
     """
 
-    def __init__(self, session: Session, most_waiting: int = MOST_WAITING) -> None:
-        self._session = session
+    def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
+        self._backend = backend
+        self._session = backend.writing
         self._most_waiting = most_waiting
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
@@ -117,9 +119,9 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._session.run("BEGIN IMMEDIATE")
+            self._backend.begin()
             outcomes = [self._perform(work) for work in group]
-            self._session.run("COMMIT")
+            self._backend.commit()
         except Exception as error:
             self._undo()
             outcomes = self._outcomes_of_failure(group, error)
@@ -137,7 +139,7 @@ class Writer:
         try:
             result = work.run(self._session)
         except Exception as error:
-            if is_of_storage(error):
+            if self._backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
             self._session.run("ROLLBACK TO work")
@@ -150,12 +152,12 @@ class Writer:
     def _undo(self) -> None:
         self._session.take_effects()
         try:
-            self._session.run("ROLLBACK")
+            self._backend.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
-        if not is_of_storage(error):
+        if not self._backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
             return [(work, None, error) for work in group]
         if not self._is_failing:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from databases import new_database_url
 
 from mirror_server import keys as access_keys
 from mirror_server.keys import Scope
@@ -148,7 +149,7 @@ class ServerProcess:
 
     def __init__(self, folder: Path, *options: str, **variables: str) -> None:
         self.database_path = folder / "mirror.db"
-        self.database_url = f"sqlite:///{self.database_path}"
+        self.database_url = new_database_url(folder)
         self.stderr_path = folder / "stderr.txt"
         self.url = ""
         self.child: Child

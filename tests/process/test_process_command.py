@@ -151,7 +151,7 @@ def test_host_of_another_machine_is_a_one_line_error(tmp_path: Path) -> None:
 
 
 def test_database_of_another_kind_is_a_one_line_error() -> None:
-    url = "postgresql://host/mirror"
+    url = "mysql://host/mirror"
     for finished in run_commands(
         ["run", "--port", "0", "--database", url], ["keys", "create", "name", "--database", url]
     ):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import new_database_url
 from flask.testing import FlaskClient
 
 from mirror_sdk.wire.device_object import DeviceObject
@@ -28,7 +29,7 @@ class Server:
             "callback_loopback": True,
             "failed_keys_per_minute": 1_000_000,
         }
-        self.settings = Settings(database_url=f"sqlite:///{folder}/mirror.db", **{**usual, **settings})
+        self.settings = Settings(database_url=new_database_url(folder), **{**usual, **settings})
         self.open()
 
     def open(self) -> None:

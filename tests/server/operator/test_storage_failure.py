@@ -4,10 +4,12 @@ import base64
 import threading
 
 import pytest
+from databases import ON_POSTGRESQL
 
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_server import keys
 from mirror_server.keys import Scope
+from mirror_server.store import settings
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.store.maintenance import violations
 from mirror_server.store.writer import MOST_WAITING
@@ -47,8 +49,20 @@ class Disk:
 
     def _set(self, *, read_only):
         assert not read_only or self._server.services.database.settle(10)
-        connection = self._server.services.database._writer_connection
-        connection.execute(f"PRAGMA query_only = {int(read_only)}")
+        backend = self._server.services.database._backend
+        if ON_POSTGRESQL:
+            # Not inside a transaction of the writer, which would undo it.
+            while not self._is(read_only=read_only):
+                backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
+        else:
+            backend._connection.execute(f"PRAGMA query_only = {int(read_only)}")
+
+    def _is(self, *, read_only):
+        try:
+            self._server.services.database.write(settings.probe)
+        except StorageFailed:
+            return read_only
+        return not read_only
 
 
 @pytest.fixture
@@ -145,10 +159,11 @@ def test_the_log_of_an_application_that_came_meanwhile_begins_when_the_disk_is_b
     assert [kind for kind, _ in server.log(newcomer)] == ["reg-updates"]
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, device):
     database = server.services.database
     pages = database.write(lambda session: session.scalar("PRAGMA page_count"))
-    connection = database._writer_connection
+    connection = database._backend._connection
     connection.execute(f"PRAGMA max_page_count = {pages}")
     rules = [{"endpoint-name": f"{number:064}", "resource-path": ["/3303/*"]} for number in range(1000)]
     answer = server.call(key, "PUT", "/v2/subscriptions", json=rules)

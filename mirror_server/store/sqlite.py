@@ -1,0 +1,141 @@
+"""The SQLite file: its connections, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from alembic.util import CommandError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from mirror_server.store.failures import DatabaseError
+from mirror_server.store.migrate import newer_version, upgrade
+from mirror_server.store.session import Session
+
+_BUSY_SECONDS = 10
+
+_STORAGE_CODES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+_DAMAGE = {
+    "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
+    "the file is damaged": "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+}
+
+
+class SqliteBackend:
+    """A database in a file; see :class:`mirror_server.store.backend.Backend`.
+
+    Args:
+        path: The file, which is made where there is none, and brought to the newest schema.
+
+    Raises:
+        DatabaseError: The file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            upgrade(URL.create("sqlite", database=str(path)))
+            self._connection = self._connect()
+        except CommandError as error:
+            raise newer_version(str(path), error) from error
+        except (sqlite3.Error, DBAPIError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise DatabaseError(
+                f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
+            ) from error
+        self.writing = Session(self._connection)
+        self._idle_readers: list[sqlite3.Connection] = []
+
+    def begin(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("COMMIT")
+
+    def undo(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def is_of_storage(self, error: BaseException) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        # The lowest byte is the kind of error, the others tell more of it.
+        return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE_CODES
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield Session(connection)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def purge(self) -> None:
+        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+        with closing(self._connect()) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def damage(self, session: Session) -> list[str]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return [f"{what}: {where}" for what, statement in _DAMAGE.items() for (where,) in session.rows(statement)]
+
+    def backup(self, path: Path) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        if path.exists():
+            raise DatabaseError(f"{path} is there already; name a file that is not")
+        try:
+            with closing(sqlite3.connect(path)) as target, self._reader() as source:
+                source.backup(target)
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseError(f"cannot write {path}: {error}") from error
+
+    def close(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+        self._connection.close()
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
+        try:
+            connection = self._idle_readers.pop()
+        except IndexError:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            yield connection
+        finally:
+            self._idle_readers.append(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted may be personal data: overwritten, not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
+        return connection
