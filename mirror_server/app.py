@@ -20,8 +20,9 @@ from werkzeug.exceptions import HTTPException
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Gate
+from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
+from mirror_server.relay import duty_changed
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
@@ -35,6 +36,7 @@ from mirror_server.views import (
 )
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import note, noted, require_scope
 
@@ -165,19 +167,31 @@ def too_many_polls() -> Refusal:
     return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
 
 
-def _admit(app: Flask, services: Services, gate: Gate) -> None:
-    """Let in who has a key with a scope for this route; an unknown route wants a key too."""
+def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
+    """Let in who has a key with a scope for this route; an unknown route wants a key too.
+
+    What only another process can answer is passed on to it.
+    """
     if CUT_OFF in request.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
     view = app.view_functions.get(request.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
-        return
-    g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
+        return None
+    caller = request.environ.get(CALLER)
+    if caller is not None:
+        g.app_id, g.scopes = caller[0], frozenset(map(Scope, caller[1]))
+    else:
+        g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
     note(application=g.app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
     services.log.keep_for(g.app_id)
+    if services.relay is None or not services.relay.is_needed or not is_of_duty():
+        return None
+    if caller is not None:
+        raise duty_changed()
+    return pass_on(services.relay, _request_id())
 
 
 def _request_id() -> str:

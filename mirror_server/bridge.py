@@ -11,10 +11,13 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.app import CUT_OFF
+from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.duty import CALLER
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
 if TYPE_CHECKING:
@@ -114,6 +117,12 @@ class Bridge:
     async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, send: _Send) -> None:
         """Send events as they come, until the client goes away or the server stops."""
         await answer.begin(send)
+        # Without its database it ends; the client comes back with its position.
+        with suppress(StorageFailed):
+            await self._send_events(stream, receive, send)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, stream: EventStream, receive: _Receive, send: _Send) -> None:
         await _send_chunk(send, stream.begin())
         ends: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(_disconnect(receive)),
@@ -129,7 +138,6 @@ class Bridge:
         finally:
             for end in ends:
                 end.cancel()
-        await send({"type": "http.response.body", "body": b""})
 
     async def _gone(self, deferred: Deferred, receive: _Receive) -> bool:
         """Wait for the future, the end of its time or of the server; true if the client went away before.
@@ -267,6 +275,8 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
     }
     for name, value in scope["headers"]:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    if CALLER in scope:
+        environ[CALLER] = scope[CALLER]
     # The body is whole here; Werkzeug would take a chunked one for endless and cut it at the limit without a word.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = str(len(body))

@@ -23,6 +23,9 @@ from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
+LOG = "log"
+"""The word by which other processes hear of a new entry."""
+
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""
 
@@ -64,7 +67,7 @@ class NotificationLog:
         if app_id in self._known:
             return
         # Work is done in order, so that whatever the application causes next finds its log.
-        created = self._database.insist(lambda session: logs.create(session, app_id))
+        created = self._database.insist(lambda session: logs.create(session, app_id), of_duty=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
@@ -78,6 +81,7 @@ class NotificationLog:
         if stored_bytes > self._most_bytes:
             logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
         session.after_commit(lambda: self.wake(app_id))
+        session.tell(f"{LOG} {app_id}")
 
     def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry to the log of every application, as registration events are. Source: specification 6."""
@@ -137,6 +141,13 @@ class NotificationLog:
             # It may have been cancelled, or its channel deleted, at this moment.
             with suppress(InvalidStateError):
                 future.set_result(None)
+
+    def wake_all(self) -> None:
+        """Let all who wait for more look again."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for app_id in waiting:
+            self.wake(app_id)
 
     def _forget(self, app_id: str, future: Future[None], *, is_poll: bool) -> None:
         with self._lock:
@@ -212,6 +223,16 @@ class PlainPolls:
                     Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
                 )
         return self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
+
+    def forget(self) -> None:
+        """Another process keeps the positions now: end the open polls."""
+        with self._lock:
+            open_polls = list(self._open.values())
+            self._open.clear()
+            self._positions.clear()
+        for open_poll in open_polls:
+            with suppress(InvalidStateError):
+                open_poll.set_exception(Refusal(503, "another process took this channel over; poll again"))
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""

@@ -12,14 +12,17 @@ from mirror_server.core.instants import Instant
 from mirror_server.delivery import Delivery, Job
 from mirror_server.devices.link import Answer
 from mirror_server.devices.simulator import Simulator
-from mirror_server.log import NotificationLog, PlainPolls
+from mirror_server.log import LOG, NotificationLog, PlainPolls
+from mirror_server.relay import Relay
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.service.words import EXPIRY, WAITING
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database, begin_serving
+from mirror_server.store.database import Database, is_shared, path_of
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.webhook import Webhooks
 
@@ -39,11 +42,12 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._serving = begin_serving(settings.database_url)
+        self._serving = None if is_shared(settings.database_url) else ServingLock(path_of(settings.database_url))
         try:
             self.database = Database(settings.database_url)
+            self._neighbours = self.database.meet(options=_in_common(settings), is_alone=settings.manual_clock)
         except DatabaseError:
-            self._serving.release()
+            self._let_others_serve()
             raise
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
@@ -86,6 +90,7 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.bench = self._bench()
+        self.relay = None if self._neighbours is None else Relay(self.database, self.clock, self._is_on_duty)
         self._delivery = Delivery(
             database=self.database,
             clock=self.clock,
@@ -95,22 +100,83 @@ class Services:
         )
 
     def start(self) -> None:
-        """Begin: look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
+        """Begin, and go on duty unless another process is.
+
+        Raises:
+            DatabaseError: The database does not answer any more.
+        """
+        if self._neighbours is None:
+            self.take_duty()
+        else:
+            self._neighbours.start(self)
+        self.database.settle()
+
+    def take_duty(self) -> None:
+        """Look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
         self._housekeeping.start()
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._delivery.wake_all()
         self.webhooks.start()
-        self.database.settle()
+        if self.relay is not None:
+            self.relay.tell_duty()
+
+    def pause_duty(self) -> None:
+        """See :class:`mirror_server.store.backend.Colleague`."""
+        self.webhooks.stop()
+
+    def resume_duty(self) -> None:
+        """See :class:`mirror_server.store.backend.Colleague`."""
+        self.webhooks.start()
+
+    def give_up_duty(self) -> None:
+        """See :class:`mirror_server.store.backend.Colleague`."""
+        self._housekeeping.stop()
+        self._simulator.stop()
+        self._delivery.forget()
+        self.webhooks.stop()
+        self.polls.forget()
+
+    def look_around(self) -> None:
+        """See :class:`mirror_server.store.backend.Colleague`."""
+        self.log.wake_all()
+        if self._is_on_duty():
+            self._delivery.wake_all()
+            self._housekeeping.look_at_commands()
+        if self.relay is not None:
+            self.relay.look_again()
+
+    def hear(self, word: str) -> None:
+        """See :class:`mirror_server.store.backend.Colleague`."""
+        kind, _, what = word.partition(" ")
+        if kind == LOG:
+            self.log.wake(what)
+        elif kind == WAITING:
+            self._wake(what)
+        elif kind == EXPIRY:
+            self._command_expires(int(what))
+        elif self.relay is not None:
+            self.relay.hear(kind, what)
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         self.clock.close()
+        if self._neighbours is not None:
+            self._neighbours.close()
+        if self.relay is not None and self.relay.answerer is not None:
+            self.relay.answerer.close()
         self.webhooks.close()
         if self.bench is not None:
             self.bench.close()
         self.database.close()
-        self._serving.release()
+        self._let_others_serve()
+
+    def _let_others_serve(self) -> None:
+        if self._serving is not None:
+            self._serving.release()
+
+    def _is_on_duty(self) -> bool:
+        return self._neighbours is None or self._neighbours.is_on_duty
 
     def _wake(self, device_id: str) -> None:
         self._delivery.wake(device_id)
@@ -119,7 +185,8 @@ class Services:
         self._delivery.contact(device_id)
 
     def _command_expires(self, instant: Instant) -> None:
-        self._housekeeping.commands.at_latest(instant)
+        if self._is_on_duty():
+            self._housekeeping.commands.at_latest(instant)
 
     def _under_way(self) -> set[int]:
         return self._delivery.under_way()
@@ -140,6 +207,12 @@ class Services:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+def _in_common(settings: Settings) -> str:
+    """What all processes on one database must have in common."""
+    bench = "without --simulate" if settings.simulate is None else "with --simulate"
+    return f"{bench} and {'with --clock manual' if settings.manual_clock else 'by the clock of the system'}"
 
 
 def _clock(settings: Settings, database: Database) -> Clock:

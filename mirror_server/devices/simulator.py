@@ -53,6 +53,10 @@ class Simulator:
                 if device.endpoint_name not in taken_names:
                     self._register_new(turn, device)
 
+    def stop(self) -> None:
+        """Let go of all devices; what is stored of them stays."""
+        self._fleet.retire()
+
     def is_reachable(self, device_id: str) -> bool:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         with self._fleet.look() as now:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -9,12 +10,81 @@ from typing import Protocol
 from mirror_server.store.session import Session
 
 
+class Colleague(Protocol):
+    """A server as its neighbours need it. Nothing here may block for long."""
+
+    def hear(self, word: str) -> None:
+        """Another process says something."""
+        ...
+
+    def look_around(self) -> None:
+        """Words may have been missed: look at everything they could have been about."""
+        ...
+
+    def take_duty(self) -> None:
+        """From now on this process is on duty."""
+        ...
+
+    def resume_duty(self) -> None:
+        """This process is on duty still, and nobody else was meanwhile."""
+        ...
+
+    def pause_duty(self) -> None:
+        """Whether this process is still on duty is not known: begin nothing that others could do as well."""
+        ...
+
+    def give_up_duty(self) -> None:
+        """Another process is on duty: forget what is under way."""
+        ...
+
+
+class Neighbours(Protocol):
+    """The other processes on the database."""
+
+    @property
+    def is_on_duty(self) -> bool:
+        """Whether this process is on duty, as far as it knows."""
+        ...
+
+    def start(self, colleague: Colleague) -> None:
+        """Begin to listen; returns when this process is on duty, or knows that another one is.
+
+        Raises:
+            DatabaseError: The database does not answer.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop listening, and let another process take over."""
+        ...
+
+
+class Member(Protocol):
+    """One of the processes on a database, as its transactions know it."""
+
+    process_id: str
+    duty_token: str | None
+    """What is stored while this process is on duty, empty while it is not; ``None`` where it takes no part in this."""
+
+
+Write = Callable[[Callable[[Session], None]], None]
+"""Stores something, and returns when it is on disk."""
+
+
 class Backend(Protocol):
     """An open database of one kind: many read, one thread writes."""
+
+    process_id: str
+    """Tells this process from the others."""
 
     @property
     def writing(self) -> Session:
         """The session of the thread that writes, between ``begin`` and ``commit`` or ``undo``."""
+        ...
+
+    @property
+    def on_duty(self) -> bool:
+        """Whether in the transaction that is open this process is the one on duty, or no others are there."""
         ...
 
     def begin(self) -> None:
@@ -41,6 +111,19 @@ class Backend(Protocol):
         """Bring what was deleted out of the files, as far as that can be done while others use the database."""
         ...
 
+    def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours | None:
+        """Take part in what several processes on one database do together; ``None`` where there can be one only.
+
+        Args:
+            write: Stores something, and returns when it is on disk.
+            options: What all processes must have in common, in words for a message.
+            is_alone: Whether this process can only be the only one.
+
+        Raises:
+            DatabaseError: Processes that cannot work together with this one serve the database.
+        """
+        ...
+
     def damage(self, session: Session) -> list[str]:
         """What this kind of database finds wrong with its own files, in words."""
         ...
@@ -53,14 +136,10 @@ class Backend(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Close all connections."""
+    def hurry(self) -> None:
+        """The program ends: wait for nothing that may not come."""
         ...
 
-
-class Serving(Protocol):
-    """A server's right to serve a database."""
-
-    def release(self) -> None:
-        """Let another process serve the database."""
+    def close(self) -> None:
+        """Close all connections."""
         ...

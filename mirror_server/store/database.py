@@ -10,9 +10,8 @@ from types import ModuleType
 from typing import TypeVar
 
 from mirror_server.store import maintenance
-from mirror_server.store.backend import Backend, Serving
+from mirror_server.store.backend import Backend, Neighbours
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import SqliteBackend
 from mirror_server.store.writer import Writer
@@ -52,9 +51,13 @@ class Database:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work)
 
-    def insist(self, work: Callable[[Session], T]) -> Future[T]:
-        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`."""
-        return self._writer.submit(work, insists=True)
+    def insist(self, work: Callable[[Session], T], *, of_duty: bool = True) -> Future[T]:
+        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`.
+
+        What happened to devices and channels is the business of the process on duty, and dropped when this is not it
+        any more.
+        """
+        return self._writer.submit(work, insists=True, of_duty=of_duty)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
@@ -80,6 +83,15 @@ class Database:
         """
         self._backend.backup(path)
 
+    @property
+    def process_id(self) -> str:
+        """Tells this process from the others on the database."""
+        return self._backend.process_id
+
+    def meet(self, *, options: str, is_alone: bool) -> Neighbours | None:
+        """Take part in what several processes on one database do together; see :meth:`Backend.meet`."""
+        return self._backend.meet(self.write, options=options, is_alone=is_alone)
+
     def violations(self) -> list[str]:
         """What is wrong with what is stored, in words."""
         with self.read() as session:
@@ -87,20 +99,14 @@ class Database:
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
+        self._backend.hurry()
         self._writer.close()
         self._backend.close()
 
 
-def begin_serving(url: str) -> Serving:
-    """The right to serve a database, which one process only has.
-
-    Raises:
-        DatabaseError: Another process serves the database, or it cannot be reached.
-    """
-    if url.startswith(_POSTGRESQL):
-        serving: Serving = _postgresql().ServingSession(url)
-        return serving
-    return ServingLock(path_of(url))
+def is_shared(url: str) -> bool:
+    """Whether several processes may serve the database."""
+    return url.startswith(_POSTGRESQL)
 
 
 def path_of(url: str) -> Path:

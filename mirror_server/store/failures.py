@@ -11,5 +11,9 @@ class StorageFailed(DatabaseError):
     """A change could not be stored, because the disk or the file does not take it; nothing of it was done."""
 
 
+class NotOnDuty(DatabaseError):
+    """A change was not stored, because another process is on duty now and goes on from what is stored."""
+
+
 class TooMuchWaiting(DatabaseError):
     """A change was not taken, because too many wait for the disk already; nothing of it was done."""

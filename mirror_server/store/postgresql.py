@@ -1,44 +1,45 @@
-"""A PostgreSQL database: its connections, and what its errors mean."""
+"""The store on PostgreSQL. All processes together write as one would: a lock makes their transactions take turns.
+
+So numbers have no holes, and who sees an entry has seen all before it. Each process still puts all work that waits for
+its turn into one transaction.
+"""
 
 from __future__ import annotations
 
-import re
+import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from alembic.util import CommandError
-from psycopg import errors
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
-from psycopg.types.string import StrDumper
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
+from mirror_server.store import processes
+from mirror_server.store.backend import Write
+from mirror_server.store.connection import (
+    CHANNEL,
+    CONNECT_SECONDS,
+    Connection,
+    is_of_storage,
+    opened,
+    shown,
+    unreachable,
+)
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.migrate import newer_version, upgrade
+from mirror_server.store.neighbours import Neighbours
 from mirror_server.store.session import Cursor, Session
 
 _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
-_SERVING_LOCK = 0x6D6972726F7203
 
-_CONNECT_SECONDS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
-_OPTIONS = {
-    "autocommit": True,
-    "connect_timeout": _CONNECT_SECONDS,
-    "application_name": "mirror-server",
-    # A machine that is gone is noticed within half a minute, not after two hours.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
+_LONGEST_PAYLOAD = 7900
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
 _WRITING_OPTIONS = (
     "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s';"
@@ -46,47 +47,16 @@ _WRITING_OPTIONS = (
 )
 
 
-class _TextDumper(StrDumper):
-    """PostgreSQL has no NUL in texts; its picture stands for it."""
+class _Speaking(Session):
+    """A session that also tells the other processes something, when its transaction is on disk."""
 
-    def dump(self, obj: str) -> Any:
-        return super().dump(obj.replace("\0", "\N{SYMBOL FOR NULL}"))
+    def __init__(self, connection: PostgresBackend) -> None:
+        super().__init__(connection)
+        self.words: dict[str, None] = {}
 
-
-class Connection:
-    """A connection that takes the statements of the store, with their parameters written as ``:name``."""
-
-    def __init__(self, url: str) -> None:
-        try:
-            self._raw = psycopg.connect(url, **_OPTIONS)  # type: ignore[arg-type] # options of several types
-        except psycopg.Error as error:
-            raise _unreachable(error) from error
-        # One type for all numbers, so that a statement is prepared once and not for each size of number.
-        self._raw.adapters.register_dumper(int, Int8Dumper)
-        self._raw.adapters.register_dumper(int, Int8BinaryDumper)
-        self._raw.adapters.register_dumper(str, _TextDumper)
-
-    def execute(self, statement: str, parameters: Mapping[str, Any] = {}, /) -> Cursor:
-        """Execute a statement."""
-        return self._raw.execute(_translated(statement), parameters, binary=True)
-
-    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
-        """Execute a statement once for each set of parameters."""
-        self._raw.cursor().executemany(_translated(statement), parameters)
-
-    def run(self, command: str) -> None:
-        """Execute commands that have neither parameters nor a result."""
-        self._raw.execute(command.encode(), prepare=False)
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the connection has not been found broken."""
-        return not self._raw.closed
-
-    def close(self) -> None:
-        """Close it, broken or not."""
-        with suppress(psycopg.Error):
-            self._raw.close()
+    def tell(self, word: str) -> None:
+        """See :class:`Session`; what was said by work that is undone does no harm."""
+        self.words[word] = None
 
 
 class PostgresBackend:
@@ -100,10 +70,16 @@ class PostgresBackend:
     """
 
     def __init__(self, url: str) -> None:
+        self.process_id = uuid.uuid4().hex[:16]
+        self.duty_token: str | None = None
+        """The token of this process where several may be on duty; ``None`` where none has to be."""
+        self.on_duty = True
         self._url = url
         _bring_to_newest_schema(url)
         self._connection = self._connect_writer()
-        self.writing = Session(self)
+        self.writing: _Speaking = _Speaking(self)
+        self._group = 0
+        self._hurries = threading.Event()
         self._idle_readers: list[Connection] = []
         self._connect_again_at = 0.0
 
@@ -117,15 +93,22 @@ class PostgresBackend:
 
     def begin(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        if not self._connection.is_usable:
-            self._connection = self._connect_writer()
-        self._connection.run("BEGIN")
-        # Whoever writes holds this lock to the end of the transaction: all processes together write as one would.
-        self._connection.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _WRITING_LOCK})
+        self.writing.words.clear()
+        self._begin()
+        self._group += 1
+        now = time.time_ns() // 1_000_000
+        token = processes.note_group(self.writing, self.process_id, self._group, now)
+        self.on_duty = self.duty_token is None or token == self.duty_token
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._connection.run("COMMIT")
+        for payload in _payloads(self.process_id, list(self.writing.words)):
+            self.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+        try:
+            self._connection.run("COMMIT")
+        except psycopg.OperationalError:
+            if self._connection.is_usable or not self._was_committed():
+                raise
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -134,7 +117,7 @@ class PostgresBackend:
 
     def is_of_storage(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        return _is_of_storage(error)
+        return is_of_storage(error)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -143,8 +126,8 @@ class PostgresBackend:
         try:
             yield Session(connection)
         except psycopg.Error as error:
-            if _is_of_storage(error):
-                raise _unreachable(error) from error
+            if is_of_storage(error):
+                raise unreachable(error) from error
             raise
         finally:
             self._end_reading(connection)
@@ -157,6 +140,10 @@ class PostgresBackend:
         finally:
             connection.close()
 
+    def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return Neighbours(self._url, self, write, options=options, is_alone=is_alone)
+
     def damage(self, session: Session) -> list[str]:  # noqa: ARG002 - other kinds look
         """Nothing: PostgreSQL keeps to its foreign keys, and has pg_amcheck for its files."""
         return []
@@ -165,11 +152,38 @@ class PostgresBackend:
         """Refused: PostgreSQL has its own tools."""
         raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
 
+    def hurry(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._hurries.set()
+
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()
+
+    def _begin(self) -> None:
+        """Begin when all others are done, on a new connection where the one of before is broken."""
+        try:
+            self._connection.run("BEGIN")
+        except psycopg.OperationalError:
+            if self._connection.is_usable:
+                raise
+            self._connection = self._connect_writer()
+            self._connection.run("BEGIN")
+        self.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _WRITING_LOCK})
+
+    def _was_committed(self) -> bool:
+        """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
+        while True:
+            with suppress(psycopg.Error, StorageFailed):
+                # With the lock, the transaction is over, one way or the other.
+                self._begin()
+                stored = processes.last_group(self.writing, self.process_id)
+                self._connection.run("ROLLBACK")
+                return stored == self._group
+            if self._hurries.wait(_CONNECT_AGAIN_SECONDS):
+                return False
 
     def _connect_writer(self) -> Connection:
         connection = Connection(self._url)
@@ -204,51 +218,11 @@ class PostgresBackend:
             self._idle_readers.append(connection)
 
 
-class ServingSession:
-    """The right to serve a database; PostgreSQL takes it back when the process dies.
-
-    Raises:
-        DatabaseError: Another process serves the database, or it cannot be reached.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._connection = _opened(url)
-        row = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _SERVING_LOCK}).fetchone()
-        if not row[0]:
-            self._connection.close()
-            raise DatabaseError(
-                f"another process serves the database {shown(url)}; stop that one first, or name another database"
-            )
-
-    def release(self) -> None:
-        """Let another process serve the database."""
-        with suppress(psycopg.Error):
-            # PostgreSQL would do it by itself, but a moment after the connection is closed.
-            self._connection.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _SERVING_LOCK})
-        self._connection.close()
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
-
-
-def _opened(url: str) -> Connection:
-    try:
-        return Connection(url)
-    except StorageFailed as error:
-        cause = error.__cause__
-        reason = next(iter(str(cause).splitlines()), "no answer")
-        raise DatabaseError(
-            f"cannot open the database {shown(url)}: {reason}; check that PostgreSQL runs there and takes this user"
-        ) from cause
-
-
 def _bring_to_newest_schema(url: str) -> None:
-    _opened(url).close()
+    opened(url).close()
 
     def connect() -> Any:
-        raw = psycopg.connect(url, connect_timeout=_CONNECT_SECONDS)
+        raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)
         # Processes that start together must not both change the schema.
         raw.execute("SELECT pg_advisory_lock(%s)", (_SCHEMA_LOCK,))
         raw.commit()
@@ -266,24 +240,13 @@ def _bring_to_newest_schema(url: str) -> None:
         ) from error
 
 
-@lru_cache(maxsize=4096)
-def _translated(statement: str) -> bytes:
-    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).encode()
-
-
-def _is_of_storage(error: BaseException) -> bool:
-    return isinstance(
-        error,
-        (
-            StorageFailed,
-            psycopg.OperationalError,
-            psycopg.InterfaceError,
-            errors.ReadOnlySqlTransaction,
-            errors.IdleInTransactionSessionTimeout,
-        ),
-    )
-
-
-def _unreachable(error: psycopg.Error) -> StorageFailed:
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return StorageFailed(f"cannot reach its database ({reason})")
+def _payloads(process_id: str, words: Sequence[str]) -> Iterator[str]:
+    """The words, in as few notifications as their length allows."""
+    payload = process_id
+    for word in words:
+        if len(payload) + len(word) >= _LONGEST_PAYLOAD:
+            yield payload
+            payload = process_id
+        payload += f"\n{word}"
+    if payload != process_id:
+        yield payload

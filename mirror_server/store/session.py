@@ -70,6 +70,12 @@ class Session:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)
 
+    def tell(self, word: str) -> None:
+        """Tell the other processes on the database something, when the transaction is on disk.
+
+        Where no others can be there, nothing is told.
+        """
+
     def mark(self) -> int:
         """The number of effects so far, for :meth:`forget_effects`."""
         return len(self._effects)

@@ -11,6 +11,7 @@ from alembic.util import CommandError
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
+from mirror_server.store.backend import Write
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.session import Session
@@ -63,6 +64,9 @@ class SqliteBackend:
         self.writing = Session(self._connection)
         self._idle_readers: list[sqlite3.Connection] = []
 
+    process_id = "the only one"
+    on_duty = True
+
     def begin(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
@@ -96,6 +100,9 @@ class SqliteBackend:
         with closing(self._connect()) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def meet(self, write: Write, *, options: str, is_alone: bool) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
+
     def damage(self, session: Session) -> list[str]:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return [f"{what}: {where}" for what, statement in _DAMAGE.items() for (where,) in session.rows(statement)]
@@ -109,6 +116,9 @@ class SqliteBackend:
                 source.backup(target)
         except (sqlite3.Error, OSError) as error:
             raise DatabaseError(f"cannot write {path}: {error}") from error
+
+    def hurry(self) -> None:
+        """Nothing is waited for here."""
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

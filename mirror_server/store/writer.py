@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.failures import NotOnDuty, StorageFailed, TooMuchWaiting
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ class _Work:
     run: Callable[[Session], Any]
     future: Future[Any]
     insists: bool
+    of_duty: bool
 
 
 _Outcome = tuple[_Work, Any, BaseException | None]
@@ -54,7 +55,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, run: Callable[[Session], T], *, insists: bool = False) -> Future[T]:
+    def submit(self, run: Callable[[Session], T], *, insists: bool = False, of_duty: bool = False) -> Future[T]:
         """Run work in a transaction.
 
         The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
@@ -64,9 +65,10 @@ class Writer:
             run: The work.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused. It may be run more than once.
+            of_duty: Whether it is only to be stored while this process is the one on duty.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
-        much waits.
+        much waits; :class:`NotOnDuty` where another process has taken over.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -74,7 +76,7 @@ class Writer:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists))
+        self._queue.put(_Work(run, future, insists, of_duty))
         return future
 
     def count_waiting(self) -> int:
@@ -134,6 +136,8 @@ class Writer:
             _perform_effect(effect)
 
     def _perform(self, work: _Work) -> _Outcome:
+        if work.of_duty and not self._backend.on_duty:
+            return work, None, NotOnDuty("another process is on duty")
         mark = self._session.mark()
         self._session.run("SAVEPOINT work")
         try:

@@ -95,6 +95,9 @@ class Reader:
             except httpx.TransportError:
                 self._stop.wait(0.005)
                 continue
+            if answer.status_code == 503:
+                self._stop.wait(0.005)
+                continue
             if "Mirror-Gap" in answer.headers or not answer.is_success:
                 self.gaps.append(f"{answer.status_code} {answer.headers} {answer.text}")
                 return

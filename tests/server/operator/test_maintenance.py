@@ -207,12 +207,3 @@ def test_a_postgresql_database_is_copied_by_its_own_tools(tmp_path):
         refused = mirror_server(*arguments, "--database", url)
         assert refused.exit_code == 1
         assert "pg_dump" in refused.output
-
-
-def test_one_process_at_a_time_serves_a_postgresql_database():
-    settings = Settings(database_url=databases.new_postgresql_url())
-    first = Services(settings)
-    with pytest.raises(DatabaseError, match="another process serves"):
-        Services(settings)
-    first.close()
-    Services(settings).close()
