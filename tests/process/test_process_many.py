@@ -87,9 +87,9 @@ def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(appli
     second.write(device_id, SWITCH, "1", "late", expiry_seconds=60)
     second.write(device_id, SWITCH, "2", "never", expiry_seconds=1)
     assert second.response("never")["error"] == "REQUEST_EXPIRED"
-    second.patch_device(device_id, online=True, latency_seconds=0.3)
+    second.patch_device(device_id, online=True, latency_seconds=1)
     in_hand = wait_until(lambda: second.json("GET", "/v2/device-requests")["data"], "the request to be listed")
-    assert [entry["async_id"] for entry in in_hand] == ["late"]
+    assert [(entry["async_response_id"], entry["state"]) for entry in in_hand] == [("late", "with_device")]
     assert in_hand == first.json("GET", "/v2/device-requests")["data"]
     assert second.response("late")["status"] == 200
 
@@ -101,7 +101,6 @@ def test_who_waits_at_one_process_is_woken_by_another(applications) -> None:
         for asked, other in ((first, second), (second, first)):
             after = int(asked.poll(after="latest", hold=0).headers["Mirror-Cursor"])
             held = [pool.submit(each.poll, after=after, hold=20) for each in (asked, other)]
-            wait_until(lambda: not any(each.done() for each in held), "the polls to be held")
             other.read(device_id, SWITCH, f"read-{after}")
             assert [each.result(5).json()["async-responses"][0]["id"] for each in held] == [f"read-{after}"] * 2
 
