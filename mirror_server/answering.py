@@ -82,7 +82,10 @@ class _Answering:
                 request = processes.call(session, call_id)
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._gone[call_id])
-                self._database.submit(lambda session: self._relay.answered(session, call_id, reply))
+                # Until it is stored the call is under way, and not begun again.
+                await asyncio.wrap_future(
+                    self._database.insist(lambda session: self._relay.answered(session, call_id, reply))
+                )
         except DatabaseError:
             _log.warning("the call of another process could not be answered", exc_info=True)
         finally:
@@ -118,5 +121,5 @@ def _scope(call: Call) -> MutableMapping[str, Any]:
         "scheme": "http",
         "client": (call.address, 0),
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.headers if value],
-        CALLER: (call.app_id, call.scopes),
+        CALLER: call,
     }

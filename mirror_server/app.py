@@ -180,7 +180,7 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
         return None
     caller = request.environ.get(CALLER)
     if caller is not None:
-        g.app_id, g.scopes = caller[0], frozenset(map(Scope, caller[1]))
+        g.app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
         g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
     note(application=g.app_id)

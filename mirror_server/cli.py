@@ -25,8 +25,9 @@ from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database, path_of
+from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.url import path_of, shown
 
 
 class _Commands(click.Group):
@@ -98,7 +99,7 @@ def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
         Settings(callback_loopback=_is_loopback(host), **settings),
         host,
         port,
-        announce=lambda url, services: click.echo(f"Serving {services.settings.database_url} on {url}"),
+        announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
     )
 
 

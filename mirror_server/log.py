@@ -163,22 +163,30 @@ class PlainPolls:
     """The poll channel of the public API: one open poll a key, and a position that the server keeps.
 
     The position moves when a poll is answered and is stored when the next poll comes, which shows that the answer
-    arrived: a restart in between gives the same entries again rather than losing them.
+    arrived: a restart in between gives the same entries again rather than losing them. So does the end of another
+    process that passed a poll on.
+
+    Args:
+        database: Where the positions are.
+        log: What is read.
+        is_alive: Whether another process, which passed a poll on, still is there.
     """
 
-    def __init__(self, database: Database, log: NotificationLog) -> None:
+    def __init__(self, database: Database, log: NotificationLog, *, is_alive: Callable[[str], bool]) -> None:
         self._database = database
         self._log = log
-        self._positions: dict[str, int] = {}
-        self._open: dict[str, Future[None]] = {}
+        self._is_alive = is_alive
+        self._positions: dict[str, tuple[int, str | None]] = {}
+        self._open: dict[str, tuple[Future[None], str | None]] = {}
         self._lock = threading.Lock()
 
-    def open(self, app_id: str) -> Future[None]:
-        """Begin a poll; the future is done when something arrived.
+    def open(self, app_id: str, asked_by: str | None = None) -> Future[None]:
+        """Begin a poll, which another process may have passed on; the future is done when something arrived.
 
         Raises:
             Refusal: Another poll of this key is open (409).
         """
+        self._forget_dead(app_id)
         more = self._log.more(app_id)
         with self._lock:
             if app_id in self._open:
@@ -188,8 +196,8 @@ class PlainPolls:
                     "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
                     " position of your own",
                 )
-            self._open[app_id] = more
-            position = self._positions.get(app_id)
+            self._open[app_id] = (more, asked_by)
+            position, _ = self._positions.get(app_id, (None, None))
         self._database.insist(lambda session: self._store(session, app_id, position, polled=True))
         return more
 
@@ -197,25 +205,25 @@ class PlainPolls:
         """Whether something follows the position."""
         return self._log.last_seq(app_id) > self._position(app_id)
 
-    def take(self, app_id: str) -> Page:
+    def take(self, app_id: str, asked_by: str | None = None) -> Page:
         """What follows the position, which moves: these entries are on their way to the reader."""
         page = self._log.read(app_id, self._position(app_id))
         with self._lock:
-            self._positions[app_id] = page.cursor
+            self._positions[app_id] = (page.cursor, asked_by)
         return page
 
     def close(self, app_id: str, more: Future[None]) -> None:
         """End this poll, so that the key may poll again."""
         with self._lock:
-            if self._open.get(app_id) is more:
+            if self._open.get(app_id, (None, None))[0] is more:
                 del self._open[app_id]
         more.cancel()
 
     def delete(self, app_id: str) -> Future[None]:
         """Delete the channel and end its open poll at once (410)."""
         with self._lock:
-            open_poll = self._open.pop(app_id, None)
-            position = self._positions.pop(app_id, None)
+            open_poll, _ = self._open.pop(app_id, (None, None))
+            position, _ = self._positions.pop(app_id, (None, None))
         if open_poll is not None:
             # It may have been woken at this moment, and is answered as if that had been a little earlier.
             with suppress(InvalidStateError):
@@ -230,9 +238,8 @@ class PlainPolls:
             open_polls = list(self._open.values())
             self._open.clear()
             self._positions.clear()
-        for open_poll in open_polls:
-            with suppress(InvalidStateError):
-                open_poll.set_exception(Refusal(503, "another process took this channel over; poll again"))
+        for open_poll, _ in open_polls:
+            _end(open_poll)
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
@@ -244,6 +251,19 @@ class PlainPolls:
             state = logs.state(session, app_id)
         return bool(state and state.polled)
 
+    def _forget_dead(self, app_id: str) -> None:
+        """What was answered through a process that is gone may not have arrived, and its poll is open no more."""
+        with self._lock:
+            held, asked = self._open.get(app_id, (None, None))
+            _, answered = self._positions.get(app_id, (None, None))
+        dead = {process_id for process_id in {asked, answered} - {None} if not self._is_alive(str(process_id))}
+        with self._lock:
+            if answered in dead:
+                self._positions.pop(app_id, None)
+            if held is not None and asked in dead and self._open.get(app_id, (None, None))[0] is held:
+                del self._open[app_id]
+                _end(held)
+
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
         logs.set_polled(session, app_id, polled=polled)
@@ -252,9 +272,14 @@ class PlainPolls:
 
     def _position(self, app_id: str) -> int:
         with self._lock:
-            position = self._positions.get(app_id)
+            position, _ = self._positions.get(app_id, (None, None))
         if position is not None:
             return position
         with self._database.read() as session:
             state = logs.state(session, app_id)
         return state.position if state else 0
+
+
+def _end(open_poll: Future[None]) -> None:
+    with suppress(InvalidStateError):
+        open_poll.set_exception(Refusal(503, "another process took this channel over; poll again"))

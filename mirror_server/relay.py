@@ -30,8 +30,9 @@ _TRY_AGAIN_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an application that was recognised already; its key is not passed on."""
+    """A request of an application that a process recognised already; its key is not passed on."""
 
+    process_id: str
     app_id: str
     scopes: Sequence[str]
     method: str
@@ -105,6 +106,11 @@ class Relay:
         self._numbers = itertools.count(1)
         self._asked: dict[str, tuple[Call, Future[Reply]]] = {}
         self._lock = threading.Lock()
+
+    @property
+    def process_id(self) -> str:
+        """This process."""
+        return self._database.process_id
 
     @property
     def is_needed(self) -> bool:

@@ -19,11 +19,13 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.words import EXPIRY, WAITING
+from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
-from mirror_server.store.database import Database, is_shared, path_of
+from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
+from mirror_server.store.url import is_postgresql, path_of
 from mirror_server.webhook import Webhooks
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
@@ -42,7 +44,7 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._serving = None if is_shared(settings.database_url) else ServingLock(path_of(settings.database_url))
+        self._serving = None if is_postgresql(settings.database_url) else ServingLock(path_of(settings.database_url))
         try:
             self.database = Database(settings.database_url)
             self._neighbours = self.database.meet(options=_in_common(settings), is_alone=settings.manual_clock)
@@ -51,7 +53,7 @@ class Services:
             raise
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
-        self.polls = PlainPolls(self.database, self.log)
+        self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
             database=self.database,
             clock=self.clock,
@@ -174,6 +176,10 @@ class Services:
     def _let_others_serve(self) -> None:
         if self._serving is not None:
             self._serving.release()
+
+    def _is_alive(self, process_id: str) -> bool:
+        with self.database.read() as session:
+            return processes.is_alive(session, process_id)
 
     def _is_on_duty(self) -> bool:
         return self._neighbours is None or self._neighbours.is_on_duty

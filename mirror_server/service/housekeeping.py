@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
-from mirror_server.store import commands, devices, logs
+from mirror_server.store import commands, devices, logs, processes
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -119,6 +119,7 @@ class Housekeeping:
             self._delete_devices(session, months_before(now))
             commands.forget_finished_before(session, kept_since)
             logs.drop_older(session, kept_since)
+            processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
         self._next_round = self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)

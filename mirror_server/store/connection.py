@@ -15,6 +15,7 @@ from psycopg.types.string import StrDumper
 
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.session import Cursor
+from mirror_server.store.url import shown
 
 CHANNEL = "mirror"
 """Where the processes on a database speak to each other, by NOTIFY."""
@@ -74,6 +75,11 @@ class Connection:
             yield notification.payload
 
     @property
+    def server_version(self) -> int:
+        """The version of PostgreSQL, like 150004 for 15.4."""
+        return self._raw.info.server_version
+
+    @property
     def is_usable(self) -> bool:
         """Whether the connection has not been found broken."""
         return not self._raw.closed
@@ -82,11 +88,6 @@ class Connection:
         """Close it, broken or not."""
         with suppress(psycopg.Error):
             self._raw.close()
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 
 def opened(url: str) -> Connection:
@@ -99,7 +100,8 @@ def opened(url: str) -> Connection:
         return Connection(url)
     except StorageFailed as error:
         cause = error.__cause__
-        reason = next(iter(str(cause).splitlines()), "no answer")
+        # The driver may repeat the URL, with its password.
+        reason = next(iter(str(cause).replace(url, shown(url)).splitlines()), "no answer")
         raise DatabaseError(
             f"cannot open the database {shown(url)}: {reason}; check that PostgreSQL runs there and takes this user"
         ) from cause

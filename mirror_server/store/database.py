@@ -14,13 +14,10 @@ from mirror_server.store.backend import Backend, Neighbours
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import SqliteBackend
+from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
-
-DEFAULT_URL = "sqlite:///mirror.db"
-_SQLITE = "sqlite:///"
-_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class Database:
@@ -104,29 +101,8 @@ class Database:
         self._backend.close()
 
 
-def is_shared(url: str) -> bool:
-    """Whether several processes may serve the database."""
-    return url.startswith(_POSTGRESQL)
-
-
-def path_of(url: str) -> Path:
-    """The file a database URL names.
-
-    Raises:
-        DatabaseError: The URL is of another kind.
-    """
-    if url.startswith(_POSTGRESQL):
-        raise DatabaseError("this is for SQLite files only; use pg_dump and pg_restore for a PostgreSQL database")
-    if not url.startswith(_SQLITE) or url == _SQLITE:
-        raise DatabaseError(
-            f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}, or as"
-            " postgresql://USER@HOST/NAME"
-        )
-    return Path(url.removeprefix(_SQLITE))
-
-
 def _open(url: str) -> Backend:
-    if url.startswith(_POSTGRESQL):
+    if is_postgresql(url):
         backend: Backend = _postgresql().PostgresBackend(url)
         return backend
     return SqliteBackend(path_of(url))

@@ -17,20 +17,23 @@ import psycopg
 
 from mirror_server.store import processes
 from mirror_server.store.backend import Colleague, Member, Write
-from mirror_server.store.connection import CHANNEL, END, Connection, is_of_storage, opened, shown
+from mirror_server.store.connection import CHANNEL, END, Connection, is_of_storage, opened
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.session import Session
+from mirror_server.store.url import shown
 
 _log = logging.getLogger(__name__)
 
 _DUTY_LOCK = 0x6D6972726F7203
 _LOOK_SECONDS = 0.5
 _CONNECT_AGAIN_SECONDS = 0.5
+_OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+"""PostgreSQL is to notice soon that the machine of the process on duty is gone."""
+
 _GRACE_SECONDS = 3.0
 """After an interruption the process that was on duty is given so long to come back before another takes over."""
 
-_FIRST_SECONDS = 15
-_KEPT_MILLISECONDS = 3_600_000
+_FIRST_SECONDS = 120
 
 
 class Neighbours:
@@ -57,6 +60,7 @@ class Neighbours:
         self._colleague: Colleague
         self._try_at = 0.0
         self._connection = opened(url)
+        self._connection.run(_OPTIONS)
         self._holds_lock = self._lock()
         member.duty_token = ""
         if not self._holds_lock:
@@ -79,14 +83,20 @@ class Neighbours:
         """Stop listening, and let another process take over."""
         self._is_closing.set()
         if self._thread.is_alive():
-            try:
-                # Hearing itself, the thread need not wait for its time to be over.
-                self._write(lambda session: session.tell(END))
-            except DatabaseError:
-                _log.debug("nobody could be told that this process ends", exc_info=True)
+            self._say_end()
             self._thread.join()
         self._unlock()
         self._connection.close()
+
+    def _say_end(self) -> None:
+        """Hearing itself, the thread need not wait for its time to be over."""
+        payload = f"{self._member.process_id}\n{END}"
+        try:
+            connection = Connection(self._url)
+            connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+            connection.close()
+        except (psycopg.Error, StorageFailed):
+            _log.debug("nobody could be told that this process ends", exc_info=True)
 
     def _check(self, *, is_alone: bool) -> None:
         row = self._connection.execute("SELECT value FROM settings WHERE name = 'duty'").fetchone()
@@ -116,11 +126,12 @@ class Neighbours:
                 if not is_of_storage(error):
                     _log.exception("this process could not work with the others on its database")
                 self._interrupted(error)
-            while not self._is_closing.wait(_CONNECT_AGAIN_SECONDS) and not self._reconnect():
-                pass
+            while not self._is_closing.is_set() and not self._reconnect():
+                self._is_closing.wait(_CONNECT_AGAIN_SECONDS)
 
     def _attend(self) -> None:
         self._connection.run(f"LISTEN {CHANNEL}")
+        processes.show_alive(Session(self._connection), self._member.process_id)
         if self._holds_lock:
             self._on_lock()
         self._colleague.look_around()
@@ -147,11 +158,9 @@ class Neighbours:
             self._give_up()
         token = f"{self._member.process_id}-{uuid.uuid4().hex} {self._options}"
         self._member.duty_token = token
-        now = time.time_ns() // 1_000_000
 
         def work(session: Session) -> None:
             processes.put_duty(session, token)
-            processes.forget_before(session, now - _KEPT_MILLISECONDS)
 
         try:
             self._write(work)
@@ -190,7 +199,8 @@ class Neighbours:
     def _reconnect(self) -> bool:
         try:
             self._connection = Connection(self._url)
-        except StorageFailed:
+            self._connection.run(_OPTIONS)
+        except (psycopg.Error, StorageFailed):
             return False
         # Who was on duty tries at once.
         self._try_at = time.monotonic() + (0 if self.is_on_duty else _GRACE_SECONDS)

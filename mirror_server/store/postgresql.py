@@ -6,6 +6,7 @@ its turn into one transaction.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -27,24 +28,24 @@ from mirror_server.store.connection import (
     Connection,
     is_of_storage,
     opened,
-    shown,
     unreachable,
 )
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.neighbours import Neighbours
 from mirror_server.store.session import Cursor, Session
+from mirror_server.store.url import shown
+
+_log = logging.getLogger(__name__)
 
 _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
 
+_OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
 _LONGEST_PAYLOAD = 7900
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
-_WRITING_OPTIONS = (
-    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s';"
-    " SET client_connection_check_interval = '1s'"
-)
+_WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _Speaking(Session):
@@ -176,12 +177,15 @@ class PostgresBackend:
     def _was_committed(self) -> bool:
         """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
         while True:
-            with suppress(psycopg.Error, StorageFailed):
+            try:
                 # With the lock, the transaction is over, one way or the other.
                 self._begin()
-                stored = processes.last_group(self.writing, self.process_id)
-                self._connection.run("ROLLBACK")
-                return stored == self._group
+                return processes.last_group(self.writing, self.process_id) == self._group
+            except (psycopg.Error, StorageFailed):
+                _log.debug("PostgreSQL cannot tell yet what it stored", exc_info=True)
+            finally:
+                with suppress(psycopg.Error):
+                    self.undo()
             if self._hurries.wait(_CONNECT_AGAIN_SECONDS):
                 return False
 
@@ -206,7 +210,11 @@ class PostgresBackend:
         except StorageFailed:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
-        connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
+        try:
+            connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
+        except psycopg.Error as error:
+            connection.close()
+            raise unreachable(error) from error
         return connection
 
     def _end_reading(self, connection: Connection) -> None:
@@ -219,7 +227,11 @@ class PostgresBackend:
 
 
 def _bring_to_newest_schema(url: str) -> None:
-    opened(url).close()
+    connection = opened(url)
+    is_too_old = connection.server_version < _OLDEST_VERSION
+    connection.close()
+    if is_too_old:
+        raise DatabaseError(f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed")
 
     def connect() -> Any:
         raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)

@@ -7,6 +7,7 @@ from mirror_server.store import settings
 from mirror_server.store.session import Session
 
 _DUTY = "duty"
+_ALIVE = 0x6D6972
 
 
 def duty(session: Session) -> str | None:
@@ -39,6 +40,25 @@ def last_group(session: Session, process_id: str) -> int | None:
         "SELECT last_group FROM processes WHERE process_id = :process_id", process_id=process_id
     )
     return number
+
+
+def show_alive(session: Session, process_id: str) -> None:
+    """Let others see, for as long as this connection of a process is open, that the process is alive."""
+    session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
+
+
+def is_alive(session: Session, process_id: str) -> bool:
+    """Whether a process is connected to the database."""
+    return bool(
+        session.scalar(
+            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid = CAST(:kind AS oid) AND CAST(CAST(objid AS bigint) AS bit(32)) ="
+            " CAST(CAST(hashtext(:id) AS bigint) AS bit(32)))",
+            kind=_ALIVE,
+            id=process_id,
+        )
+    )
 
 
 def forget_before(session: Session, instant: Instant) -> None:

@@ -12,7 +12,7 @@ from mirror_server.relay import Call, Relay, Reply
 from mirror_server.views.deferred import Deferred
 
 CALLER = "mirror.caller"
-"""Key of the WSGI environment with the application and the scopes of a call that another process let in."""
+"""Key of the WSGI environment with the :class:`Call` of a request that another process passed on."""
 
 _POLL = "notifications.pull"
 _OF_DUTY = {
@@ -36,9 +36,16 @@ def is_of_duty() -> bool:
     return request.blueprint == "bench" or request.endpoint in _OF_DUTY
 
 
+def asked_by() -> str | None:
+    """The process that passed this request on; ``None`` where the application itself asks."""
+    call: Call | None = request.environ.get(CALLER)
+    return None if call is None else call.process_id
+
+
 def pass_on(relay: Relay, request_id: str) -> Response:
     """Have the process on duty answer this request."""
     call = Call(
+        process_id=relay.process_id,
         app_id=g.app_id,
         scopes=sorted(g.scopes),
         method=request.method,

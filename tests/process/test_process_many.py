@@ -64,6 +64,11 @@ def device(application: Application, name: str) -> str:
     )
 
 
+def held_poll(application: Application) -> Any:
+    """The answer of a long plain poll; who looks whether it is open may be in its way for a moment."""
+    return wait_until(lambda: (answer := application.poll(hold=15)).status_code != 409 and answer, "a poll")
+
+
 def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it(applications) -> None:
     first, second = applications
     device_id = device(second, "d")
@@ -118,7 +123,7 @@ def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -
         got += [entry["id"] for entry in asked.poll(hold=5).json()["async-responses"]]
     assert got == [f"r{number}" for number in range(6)]
     with ThreadPoolExecutor(2) as pool:
-        held = pool.submit(second.poll, hold=20)
+        held = pool.submit(held_poll, second)
         wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
         assert second.poll(hold=0).status_code == 409
         assert first.json("GET", "/v2/notification/channel") == second.json("GET", "/v2/notification/channel")
@@ -147,7 +152,7 @@ def test_a_poll_goes_on_at_the_other_process_when_the_one_on_duty_dies(pair, app
     second.patch_device(device_id, online=False)
     second.write(device_id, SWITCH, "1", "w")
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(second.poll, hold=20)
+        held = pool.submit(held_poll, second)
         wait_until(lambda: second.poll(hold=0).status_code == 409, "the poll to be open")
         pair[0].kill()
         assert held.result(10).status_code in {204, 503}
@@ -159,6 +164,22 @@ def test_a_poll_goes_on_at_the_other_process_when_the_one_on_duty_dies(pair, app
     register(second, receiver, 0)
     second.read(device_id, SWITCH, "r")
     wait_until(lambda: receiver.batches, "the webhook to be called by the process that is left")
+
+
+def test_a_poll_that_was_passed_on_by_a_process_that_died_takes_nothing_with_it(pair, applications) -> None:
+    first, second = applications
+    device_id = device(first, "d")
+    while second.poll(hold=0).status_code == 200:
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(held_poll, second)
+        wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
+        pair[1].kill()
+        assert held.exception(5) is not None
+    first.read(device_id, SWITCH, "r")
+    first.response("r")
+    (response,) = first.poll(hold=5).json()["async-responses"]
+    assert response["id"] == "r"
 
 
 @pytest.mark.parametrize(
