@@ -91,6 +91,18 @@ class Backend(Protocol):
         """Begin a transaction that writes; no other is open anywhere on the database when this returns."""
         ...
 
+    def begin_work(self) -> None:
+        """Begin a part of the transaction that may be undone alone."""
+        ...
+
+    def end_work(self) -> None:
+        """Keep what the part did."""
+        ...
+
+    def undo_work(self) -> None:
+        """Undo what the part did."""
+        ...
+
     def commit(self) -> None:
         """Put the transaction on disk."""
         ...

@@ -63,7 +63,10 @@ class Connection:
 
     def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
         """Execute a statement once for each set of parameters."""
-        self._raw.cursor().executemany(_translated(statement), parameters)
+        if len(parameters) == 1:
+            self.execute(statement, parameters[0])
+        else:
+            self._raw.cursor().executemany(_translated(statement), parameters)
 
     def run(self, command: str) -> None:
         """Execute commands that have neither parameters nor a result."""

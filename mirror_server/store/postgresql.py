@@ -80,6 +80,7 @@ class PostgresBackend:
         self._connection = self._connect_writer()
         self.writing: _Speaking = _Speaking(self)
         self._group = 0
+        self._mark_work = ""
         self._hurries = threading.Event()
         self._idle_readers: list[Connection] = []
         self._connect_again_at = 0.0
@@ -100,6 +101,20 @@ class PostgresBackend:
         now = time.time_ns() // 1_000_000
         token = processes.note_group(self.writing, self.process_id, self._group, now)
         self.on_duty = self.duty_token is None or token == self.duty_token
+        self._mark_work = "SAVEPOINT work"
+
+    def begin_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run(self._mark_work)
+        # One way to the database and back instead of two: the mark is moved by the next part.
+        self._mark_work = "RELEASE work; SAVEPOINT work"
+
+    def end_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`; the end of the transaction keeps it as well."""
+
+    def undo_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run("ROLLBACK TO work")
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

@@ -71,6 +71,19 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
 
+    def begin_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("SAVEPOINT work")
+
+    def end_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("RELEASE work")
+
+    def undo_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("ROLLBACK TO work")
+        self._connection.execute("RELEASE work")
+
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("COMMIT")

@@ -139,18 +139,17 @@ class Writer:
         if work.of_duty and not self._backend.on_duty:
             return work, None, NotOnDuty("another process is on duty")
         mark = self._session.mark()
-        self._session.run("SAVEPOINT work")
+        self._backend.begin_work()
         try:
             result = work.run(self._session)
         except Exception as error:
             if self._backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
-            self._session.run("ROLLBACK TO work")
-            self._session.run("RELEASE work")
+            self._backend.undo_work()
             self._session.forget_effects(mark)
             return work, None, error
-        self._session.run("RELEASE work")
+        self._backend.end_work()
         return work, result, None
 
     def _undo(self) -> None:
