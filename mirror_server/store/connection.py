@@ -51,7 +51,7 @@ class Connection:
         try:
             self._raw = psycopg.connect(url, **_OPTIONS)  # type: ignore[arg-type] # options of several types
         except psycopg.Error as error:
-            raise unreachable(error) from error
+            raise unreachable() from error
         # One type for all numbers, so that a statement is prepared once and not for each size of number.
         self._raw.adapters.register_dumper(int, Int8Dumper)
         self._raw.adapters.register_dumper(int, Int8BinaryDumper)
@@ -102,12 +102,11 @@ def opened(url: str) -> Connection:
     try:
         return Connection(url)
     except StorageFailed as error:
-        cause = error.__cause__
         # The driver may repeat the URL, with its password.
-        reason = next(iter(str(cause).replace(url, shown(url)).splitlines()), "no answer")
+        reason = reason_of(error).replace(url, shown(url))
         raise DatabaseError(
             f"cannot open the database {shown(url)}: {reason}; check that PostgreSQL runs there and takes this user"
-        ) from cause
+        ) from error
 
 
 @lru_cache(maxsize=4096)
@@ -129,7 +128,12 @@ def is_of_storage(error: BaseException) -> bool:
     )
 
 
-def unreachable(error: psycopg.Error) -> StorageFailed:
-    """What to tell of an error of the connection."""
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return StorageFailed(f"cannot reach its database ({reason})")
+def unreachable() -> StorageFailed:
+    """What an application is told; where the database is, and why it does not answer, is for the log."""
+    return StorageFailed("cannot reach its database")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why the connection failed, in a line for the operator."""
+    cause = error.__cause__ if isinstance(error, StorageFailed) else error
+    return next(iter(str(cause).splitlines()), "no answer")

@@ -17,7 +17,7 @@ import psycopg
 
 from mirror_server.store import processes
 from mirror_server.store.backend import Colleague, Member, Write
-from mirror_server.store.connection import CHANNEL, END, Connection, is_of_storage, opened
+from mirror_server.store.connection import CHANNEL, END, Connection, is_of_storage, opened, reason_of
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.session import Session
 from mirror_server.store.url import shown
@@ -193,7 +193,7 @@ class Neighbours:
         self._connection.close()
         self._holds_lock = False
         if not self._is_closing.is_set():
-            _log.warning("the database does not answer (%s); trying again until it does", error)
+            _log.warning("the database does not answer (%s); trying again until it does", reason_of(error))
         self._colleague.pause_duty()
 
     def _reconnect(self) -> bool:

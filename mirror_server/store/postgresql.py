@@ -28,6 +28,7 @@ from mirror_server.store.connection import (
     Connection,
     is_of_storage,
     opened,
+    reason_of,
     unreachable,
 )
 from mirror_server.store.failures import DatabaseError, StorageFailed
@@ -143,7 +144,7 @@ class PostgresBackend:
             yield Session(connection)
         except psycopg.Error as error:
             if is_of_storage(error):
-                raise unreachable(error) from error
+                raise unreachable() from error
             raise
         finally:
             self._end_reading(connection)
@@ -219,7 +220,7 @@ class PostgresBackend:
             connection.close()
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
-            raise StorageFailed("cannot reach its database")
+            raise unreachable()
         try:
             connection = Connection(self._url)
         except StorageFailed:
@@ -229,7 +230,7 @@ class PostgresBackend:
             connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
         except psycopg.Error as error:
             connection.close()
-            raise unreachable(error) from error
+            raise unreachable() from error
         return connection
 
     def _end_reading(self, connection: Connection) -> None:
@@ -260,8 +261,7 @@ def _bring_to_newest_schema(url: str) -> None:
     except CommandError as error:
         raise newer_version(shown(url), error) from error
     except (DBAPIError, psycopg.Error) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        reason = next(iter(str(cause).splitlines()), "")
+        reason = reason_of((error.orig if isinstance(error, DBAPIError) else None) or error)
         raise DatabaseError(
             f"cannot prepare the database {shown(url)}: {reason}; its user must be allowed to make tables in it"
         ) from error

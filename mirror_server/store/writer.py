@@ -163,10 +163,11 @@ class Writer:
         if not self._backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
             return [(work, None, error) for work in group]
+        reason = str(error).partition("\n")[0]
         if not self._is_failing:
-            _log.error("cannot store (%s); requests that change something are refused until it can be done", error)
+            _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
         self._is_failing = True
-        failure = StorageFailed(f"cannot store: {error}")
+        failure = StorageFailed(f"cannot store: {reason}")
         self._postponed = [work for work in group if work.insists and not self._is_closing]
         return [(work, None, failure) for work in group if not work.insists or self._is_closing]
 
