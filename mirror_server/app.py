@@ -149,7 +149,7 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(bench.blueprint(services.bench))
     app.register_blueprint(description.blueprint(has_bench=services.bench is not None))
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
-    metrics = Metrics(services.database, services.log)
+    metrics = Metrics(services.database, services.log, services.is_on_duty)
     app.register_blueprint(operation.blueprint(services.database, metrics))
     app.before_request(lambda: _admit(app, services, gate))
     app.after_request(lambda response: _finish(response, metrics))

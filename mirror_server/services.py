@@ -32,6 +32,9 @@ _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
 
 
+_LAST_SECONDS = 3
+
+
 class Services:
     """All parts of one server, on one database.
 
@@ -92,7 +95,7 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.bench = self._bench()
-        self.relay = None if self._neighbours is None else Relay(self.database, self.clock, self._is_on_duty)
+        self.relay = None if self._neighbours is None else Relay(self.database, self.clock, self.is_on_duty)
         self._delivery = Delivery(
             database=self.database,
             clock=self.clock,
@@ -142,7 +145,7 @@ class Services:
     def look_around(self) -> None:
         """See :class:`mirror_server.store.backend.Colleague`."""
         self.log.wake_all()
-        if self._is_on_duty():
+        if self.is_on_duty():
             self._delivery.wake_all()
             self._housekeeping.look_at_commands()
         if self.relay is not None:
@@ -164,12 +167,16 @@ class Services:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         self.clock.close()
         if self._neighbours is not None:
-            self._neighbours.close()
+            self._neighbours.stop()
         if self.relay is not None and self.relay.answerer is not None:
             self.relay.answerer.close()
         self.webhooks.close()
         if self.bench is not None:
             self.bench.close()
+        if self._neighbours is not None:
+            # What is stored after the end of the duty would be dropped.
+            self.database.settle(_LAST_SECONDS)
+            self._neighbours.close()
         self.database.close()
         self._let_others_serve()
 
@@ -181,7 +188,8 @@ class Services:
         with self.database.read() as session:
             return processes.is_alive(session, process_id)
 
-    def _is_on_duty(self) -> bool:
+    def is_on_duty(self) -> bool:
+        """Whether this process holds the devices and channels; with several on one database, one of them does."""
         return self._neighbours is None or self._neighbours.is_on_duty
 
     def _wake(self, device_id: str) -> None:
@@ -191,7 +199,7 @@ class Services:
         self._delivery.contact(device_id)
 
     def _command_expires(self, instant: Instant) -> None:
-        if self._is_on_duty():
+        if self.is_on_duty():
             self._housekeeping.commands.at_latest(instant)
 
     def _under_way(self) -> set[int]:

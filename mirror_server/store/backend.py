@@ -54,8 +54,12 @@ class Neighbours(Protocol):
         """
         ...
 
+    def stop(self) -> None:
+        """Listen no more; until it is closed no other process takes over."""
+        ...
+
     def close(self) -> None:
-        """Stop listening, and let another process take over."""
+        """Let another process take over."""
         ...
 
 

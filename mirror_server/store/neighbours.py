@@ -79,12 +79,15 @@ class Neighbours:
         """Whether this process is on duty, as far as it knows."""
         return bool(self._member.duty_token)
 
-    def close(self) -> None:
-        """Stop listening, and let another process take over."""
+    def stop(self) -> None:
+        """Listen no more; until it is closed no other process takes over."""
         self._is_closing.set()
         if self._thread.is_alive():
             self._say_end()
             self._thread.join()
+
+    def close(self) -> None:
+        """Let another process take over."""
         self._unlock()
         self._connection.close()
 

@@ -18,6 +18,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.services import Services
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.url import shown
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
@@ -207,3 +208,21 @@ def test_a_postgresql_database_is_copied_by_its_own_tools(tmp_path):
         refused = mirror_server(*arguments, "--database", url)
         assert refused.exit_code == 1
         assert "pg_dump" in refused.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@host/db",
+        "postgresql://me:se@cret@host:5432/db?sslmode=require",
+        "postgres://:secret@/db?host=/run",
+        "postgresql:///db?user=me&password=secret&host=h",
+    ],
+)
+def test_a_shown_url_has_no_password(url):
+    assert "cret" not in shown(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///mirror.db", "postgresql://me@host/db", "postgresql:///db?host=/run"])
+def test_a_url_without_a_password_is_shown_as_it_is(url):
+    assert shown(url) == url

@@ -168,7 +168,7 @@ def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_
     first, app_id, device_id = device
     second = open_services()
     go_on = stop_reconnecting(first)
-    wait_for(lambda: second._is_on_duty() and second.bench.simulator.list_states())
+    wait_for(lambda: second.is_on_duty() and second.bench.simulator.list_states())
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
     first.bench.simulator.set_value(device_id, PATH, value="old")
     with pytest.raises(NotOnDuty):
@@ -179,13 +179,13 @@ def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_
     assert reported(first, device_id) == b"new"
 
     go_on.set()
-    wait_for(lambda: not first._is_on_duty() and not first.bench.simulator.list_states())
+    wait_for(lambda: not first.is_on_duty() and not first.bench.simulator.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
     first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(10)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
     assert second.bench.simulator.list_states()[0].resources[0].value == "1"
     second.close()
-    wait_for(lambda: first._is_on_duty() and first.bench.simulator.list_states(), 10)
+    wait_for(lambda: first.is_on_duty() and first.bench.simulator.list_states(), 10)
     assert first.bench.simulator.list_states()[0].resources[0].value == "1"
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
