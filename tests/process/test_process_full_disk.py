@@ -41,6 +41,7 @@ def answered_or_failing(application: Application, async_id: str) -> bool:
     return async_id in application.responses() or application.http.get("/readyz").status_code == 503
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_is_told_and_survived(start_server) -> None:
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
