@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import ExitStack
 
 from mirror_server.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.callout import AddressPolicy
@@ -22,7 +24,6 @@ from mirror_server.service.words import EXPIRY, WAITING
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError
 from mirror_server.store.serving_lock import ServingLock
 from mirror_server.store.session import Session
 from mirror_server.store.url import is_postgresql, path_of
@@ -47,13 +48,13 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._serving = None if is_postgresql(settings.database_url) else ServingLock(path_of(settings.database_url))
-        try:
+        with ExitStack() as undo:
+            self._let_others_serve = _begin_serving(settings.database_url)
+            undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url)
+            undo.callback(self.database.close)
             self._neighbours = self.database.meet(options=_in_common(settings), is_alone=settings.manual_clock)
-        except DatabaseError:
-            self._let_others_serve()
-            raise
+            undo.pop_all()
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
@@ -180,10 +181,6 @@ class Services:
         self.database.close()
         self._let_others_serve()
 
-    def _let_others_serve(self) -> None:
-        if self._serving is not None:
-            self._serving.release()
-
     def _is_alive(self, process_id: str) -> bool:
         with self.database.read() as session:
             return processes.is_alive(session, process_id)
@@ -221,6 +218,11 @@ class Services:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+def _begin_serving(url: str) -> Callable[[], None]:
+    """Begin to serve the database, a file as the only process; gives what lets another one do so."""
+    return (lambda: None) if is_postgresql(url) else ServingLock(path_of(url)).release
 
 
 def _in_common(settings: Settings) -> str:

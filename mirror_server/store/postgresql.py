@@ -45,6 +45,7 @@ _SCHEMA_LOCK = 0x6D6972726F7202
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
 _LONGEST_PAYLOAD = 7900
+_LONGEST_WORD = 1000
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
 _WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
@@ -58,7 +59,9 @@ class _Speaking(Session):
 
     def tell(self, word: str) -> None:
         """See :class:`Session`; what was said by work that is undone does no harm."""
-        self.words[word] = None
+        # An id that is that long, or has two lines, came from outside and names nothing.
+        if len(word.encode()) <= _LONGEST_WORD and "\n" not in word:
+            self.words[word] = None
 
 
 class PostgresBackend:
@@ -269,11 +272,13 @@ def _bring_to_newest_schema(url: str) -> None:
 
 def _payloads(process_id: str, words: Sequence[str]) -> Iterator[str]:
     """The words, in as few notifications as their length allows."""
-    payload = process_id
+    lines, size = [process_id], len(process_id)
     for word in words:
-        if len(payload) + len(word) >= _LONGEST_PAYLOAD:
-            yield payload
-            payload = process_id
-        payload += f"\n{word}"
-    if payload != process_id:
-        yield payload
+        added = 1 + len(word.encode())
+        if size + added > _LONGEST_PAYLOAD:
+            yield "\n".join(lines)
+            lines, size = [process_id], len(process_id)
+        lines.append(word)
+        size += added
+    if len(lines) > 1:
+        yield "\n".join(lines)

@@ -128,6 +128,17 @@ def test_many_words_of_one_transaction_all_arrive(open_services, monkeypatch):
     assert heard == words
 
 
+def test_an_id_from_outside_can_neither_break_a_transaction_nor_put_words_in_its_mouth(open_services, monkeypatch):
+    first, second = open_services(), open_services()
+    heard: list[str] = []
+    monkeypatch.setattr(second, "hear", heard.append)
+    for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
+        first.subscriptions.unsubscribe("app", device_id).result(10)
+    first.database.write(lambda session: session.tell("log end"))
+    wait_for(lambda: "log end" in heard)
+    assert heard == ["waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
+
+
 def stop_reconnecting(services: Services) -> threading.Event:
     """Cut off a server's connection to its neighbours until the event is set."""
     neighbours = services._neighbours
