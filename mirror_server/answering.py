@@ -86,8 +86,8 @@ class _Answering:
                 await asyncio.wrap_future(
                     self._database.insist(lambda session: self._relay.answered(session, call_id, reply))
                 )
-        except DatabaseError:
-            _log.warning("the call of another process could not be answered", exc_info=True)
+        except DatabaseError as error:
+            _log.warning("the call of another process could not be answered: %s", error)
         finally:
             del self._gone[call_id]
 
