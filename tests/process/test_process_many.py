@@ -189,6 +189,23 @@ def test_a_poll_that_was_passed_on_by_a_process_that_died_takes_nothing_with_it(
     assert response["id"] == "r"
 
 
+def test_processes_that_start_together_make_one_schema_and_one_is_on_duty(tmp_path_factory) -> None:
+    url = databases.new_postgresql_url("template0")
+    servers = [ServerProcess(tmp_path_factory.mktemp("together"), database_url=url) for _ in range(4)]
+    try:
+        start_all(servers)
+        key = servers[0].key()
+        texts = [server.client(key).http.get("/metrics").text for server in servers]
+        assert sorted("mirror_on_duty 1.0" in text for text in texts) == [False, False, False, True]
+        on_duty = next(server for server, text in zip(servers, texts, strict=True) if "mirror_on_duty 1.0" in text)
+        assert on_duty.stop() == 0
+        left = [server.client(key).http for server in servers if server is not on_duty]
+        wait_until(lambda: sum("mirror_on_duty 1.0" in http.get("/metrics").text for http in left) == 1, "a successor")
+    finally:
+        for server in servers:
+            server.close()
+
+
 @pytest.mark.parametrize(
     ("options", "refused_options"),
     [
