@@ -1,52 +1,59 @@
 """A typed client for a device state mirror.
 
 >>> from mirror_sdk import MirrorClient
->>> client = MirrorClient("https://mirror.example.com", "an access key")
+>>> client = MirrorClient("https://mirror.example.com", "an-access-key")
 >>> client
 <MirrorClient https://mirror.example.com>
 >>> client.close()
 """
 
-from mirror_sdk._async_channels import AsyncEvents, AsyncWatch
-from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._channels import Watch
-from mirror_sdk._client import MirrorClient
-from mirror_sdk.async_device_request import AsyncDeviceRequest
-from mirror_sdk.bench import Bench
-from mirror_sdk.device import DesiredValue, DeviceList, DeviceObject, ReportedValue, Resource
-from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import (
-    AccessDenied,
-    APIError,
-    AuthenticationError,
-    BadRequest,
-    ChannelGone,
-    CompatibilityWarning,
-    ConfigError,
-    Conflict,
-    ConnectionFailed,
-    DeviceRequestFailed,
-    DeviceUnavailable,
-    GapWarning,
-    LimitExceeded,
-    MirrorError,
-    NotFound,
-    RequestExpired,
-    ResourceNotFound,
-    ServerError,
-    UnexpectedAnswer,
-    ValueRefused,
-    WaitTimeout,
-    WriteRejected,
-)
-from mirror_sdk.events import Event, EventKind
-from mirror_sdk.progress import show_progress
-from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import Value, ValueKind
-from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
-from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.subscriptions import PresubscriptionRule
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_sdk._async_channels import AsyncEvents, AsyncWatch
+    from mirror_sdk._async_client import AsyncMirrorClient
+    from mirror_sdk._channels import Watch
+    from mirror_sdk._client import MirrorClient
+    from mirror_sdk.async_device_request import AsyncDeviceRequest
+    from mirror_sdk.bench import Bench
+    from mirror_sdk.device import DesiredValue, DeviceList, DeviceObject, ReportedValue, Resource
+    from mirror_sdk.device_request import DeviceRequest
+    from mirror_sdk.errors import (
+        AccessDenied,
+        APIError,
+        AuthenticationError,
+        BadRequest,
+        ChannelGone,
+        CompatibilityWarning,
+        ConfigError,
+        Conflict,
+        ConnectionFailed,
+        DeviceRequestFailed,
+        DeviceUnavailable,
+        GapWarning,
+        LimitExceeded,
+        MirrorError,
+        NotFound,
+        RequestExpired,
+        ResourceNotFound,
+        ServerError,
+        SnapshotWarning,
+        UnexpectedAnswer,
+        ValueRefused,
+        WaitTimeout,
+        WriteRejected,
+    )
+    from mirror_sdk.events import Event, EventKind
+    from mirror_sdk.explanation import Explanation
+    from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
+    from mirror_sdk.progress import show_progress
+    from mirror_sdk.status import ClientStatus
+    from mirror_sdk.values import Value, ValueKind
+    from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
+    from mirror_sdk.wire.device_object import DesiredStatus
+    from mirror_sdk.wire.directory import Device
+    from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 __all__ = [
     "APIError",
@@ -75,6 +82,7 @@ __all__ = [
     "DeviceUnavailable",
     "Event",
     "EventKind",
+    "Explanation",
     "GapWarning",
     "LimitExceeded",
     "MirrorClient",
@@ -84,8 +92,11 @@ __all__ = [
     "ReportedValue",
     "RequestExpired",
     "Resource",
+    "ResourceDeclaration",
     "ResourceNotFound",
+    "ResourceType",
     "ServerError",
+    "SnapshotWarning",
     "UnexpectedAnswer",
     "Value",
     "ValueKind",
@@ -94,5 +105,67 @@ __all__ = [
     "Watch",
     "WebhookReceiver",
     "WriteRejected",
+    "load_object_definitions",
+    "register_object",
     "show_progress",
 ]
+
+# Loaded when they are first asked for: a program that uses one client does not wait for all there is.
+_NAMES = {
+    "mirror_sdk._async_channels": ["AsyncEvents", "AsyncWatch"],
+    "mirror_sdk._async_client": ["AsyncMirrorClient"],
+    "mirror_sdk._channels": ["Watch"],
+    "mirror_sdk._client": ["MirrorClient"],
+    "mirror_sdk.async_device_request": ["AsyncDeviceRequest"],
+    "mirror_sdk.bench": ["Bench"],
+    "mirror_sdk.device": ["DesiredValue", "DeviceList", "DeviceObject", "ReportedValue", "Resource"],
+    "mirror_sdk.device_request": ["DeviceRequest"],
+    "mirror_sdk.errors": [
+        "AccessDenied",
+        "APIError",
+        "AuthenticationError",
+        "BadRequest",
+        "ChannelGone",
+        "CompatibilityWarning",
+        "ConfigError",
+        "Conflict",
+        "ConnectionFailed",
+        "DeviceRequestFailed",
+        "DeviceUnavailable",
+        "GapWarning",
+        "LimitExceeded",
+        "MirrorError",
+        "NotFound",
+        "RequestExpired",
+        "ResourceNotFound",
+        "ServerError",
+        "SnapshotWarning",
+        "UnexpectedAnswer",
+        "ValueRefused",
+        "WaitTimeout",
+        "WriteRejected",
+    ],
+    "mirror_sdk.events": ["Event", "EventKind"],
+    "mirror_sdk.explanation": ["Explanation"],
+    "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
+    "mirror_sdk.progress": ["show_progress"],
+    "mirror_sdk.status": ["ClientStatus"],
+    "mirror_sdk.values": ["Value", "ValueKind"],
+    "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
+    "mirror_sdk.wire.device_object": ["DesiredStatus"],
+    "mirror_sdk.wire.directory": ["Device"],
+    "mirror_sdk.wire.subscriptions": ["PresubscriptionRule"],
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -232,9 +232,12 @@ class AsyncEvents(AsyncIterator[Event]):
         await self._begin()
         # The time the taker spends on an event does not count.
         deadline = self._clock() + self._timeout_seconds
-        while not self._waiting and (remaining_seconds := deadline - self._clock()) > 0:
-            batch = await self._reader.read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+        # However short the time, all that is there already is given.
+        is_at_end = False
+        while not self._waiting and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+            batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
             self._waiting.extend(read_events(batch, self._now()))
+            is_at_end = not self._waiting
             warn_of(batch)
         if self._waiting:
             self._left = None if self._left is None else self._left - 1
@@ -294,6 +297,11 @@ class AsyncWatch:
     def is_running(self) -> bool:
         """Whether it still calls back."""
         return not self._task.done()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        return self._reader.last_failure
 
     @property
     def errors(self) -> tuple[Exception, ...]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
-
-import httpx
 
 from mirror_sdk import _operations
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -27,13 +27,15 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.snapshot import Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
+    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.request import SnapshotRequest
+
+T = TypeVar("T")
 
 
 class AsyncMirrorClient:
@@ -72,6 +78,7 @@ class AsyncMirrorClient:
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
+        self._key_mark = settings.key_mark
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
@@ -165,16 +172,67 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
         return await self._send(_operations.list_resources(device_id))
 
+    async def explain(self, device_id: str, path: str) -> Explanation:
+        """As :meth:`mirror_sdk.MirrorClient.explain`."""
+        return explain(
+            Facts(
+                device=await self.get_directory_device(device_id),
+                mirrored=await self.get_device(device_id),
+                path=path,
+                announced=await self.list_resources(device_id),
+                subscriptions=await _if_allowed(self.list_subscriptions(device_id)),
+                rules=await _if_allowed(self.get_presubscriptions()),
+                waiting=await _if_allowed(self.list_device_requests(device_id)),
+            )
+        )
+
     async def state_frame(
         self,
         devices: Iterable[str | Device] | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
+        tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         chosen = device_ids(await self.list_devices() if devices is None else devices)
-        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, server=self.base_url)
+        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
+
+    async def snapshot(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        return await self._snapshot_frame(request, await self._take(request))
+
+    async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        try:
+            taken = await self._take(request)
+        except BadRequest as error:
+            request = refreshing.whole(request, error)
+            taken = await self._take(request)
+        return await self._snapshot_frame(request, refreshing.merged(frame, request, taken))
 
     # Device requests
 
@@ -212,9 +270,10 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return await self._begin(
             "PUT",
             device_id,
@@ -288,10 +347,16 @@ class AsyncMirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
         request = await self.begin_write(
-            device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
         )
         await request.result(timeout)
 
@@ -311,6 +376,20 @@ class AsyncMirrorClient:
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
         return await self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+
+    async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
+        """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        planning = with_pandas("mirror_sdk.plan.async_plan")
+        made: AsyncPlan = planning.AsyncPlan(
+            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+            server=self.base_url,
+            # Only when it is applied: until then the position would grow old.
+            write=partial(
+                self._write_again, cache(lambda: AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox()))
+            ),
+            make_plan=self._plan_of,
+        )
+        return made
 
     # Subscriptions
 
@@ -404,6 +483,7 @@ class AsyncMirrorClient:
             recording.Tape,
             path,
             server=self.base_url,
+            key=self._key_mark,
             devices=chosen,
             paths=paths,
             rotate_bytes=rotate_bytes,
@@ -437,6 +517,33 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
 
+    async def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
+        for device_id in taken.missing:
+            # Which says so, unless it has come meanwhile.
+            await self.get_directory_device(device_id)
+        return request.frame(taken)
+
+    async def _take(self, request: SnapshotRequest) -> Taken:
+        reading = with_pandas("mirror_sdk.snapshot.reading")
+        form: str | None = reading.FIRST_FORM
+        while form is not None:
+            try:
+                taken: Taken = await self._sender.receive(
+                    request.operation(form), partial(reading.read_snapshot, request)
+                )
+            except APIError as error:
+                form = reading.next_form(form, error)
+            else:
+                return taken
+        one_by_one: Taken = reading.taken_one_by_one(request, await self._get_devices(await self._ids_of(request)))
+        return one_by_one
+
+    async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+        if request.names_devices:
+            return sorted(request.device_ids or ())
+        listed = (await self.list_devices(filters=request.sent_filters)).ids
+        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
+
     async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
         checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.async_plan")
         listed: list[Device] = []
@@ -462,6 +569,30 @@ class AsyncMirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return AsyncCallbackReader(self._callbacks)
 
+    async def _write_again(
+        self,
+        pump: Callable[[], AsyncAnswerPump],
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None,
+        expiry_seconds: int | None,
+        async_id: str | None,
+    ) -> AsyncDeviceRequest:
+        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        payload, content_type = encode(value, path, content_type)
+        return await self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+            pump=pump(),
+        )
+
     async def _begin(
         self,
         method: Method,
@@ -473,7 +604,9 @@ class AsyncMirrorClient:
         accept: str | None = None,
         payload: bytes | None = None,
         content_type: str | None = None,
+        pump: AsyncAnswerPump | None = None,
     ) -> AsyncDeviceRequest:
+        pump = pump or self._pump
         identity = async_id or uuid.uuid4().hex
         operation = _operations.place_device_request(
             device_id,
@@ -486,7 +619,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
         )
         issued_at = utc_now()
-        expectation = await self._pump.expect(identity)
+        expectation = await pump.expect(identity)
         await self._send(operation)
         return AsyncDeviceRequest(
             async_id=identity,
@@ -498,5 +631,13 @@ class AsyncMirrorClient:
             accepted_at=utc_now(),
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
-            _pump=self._pump,
+            _pump=pump,
         )
+
+
+async def _if_allowed(asking: Awaitable[T]) -> T | None:
+    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
+    try:
+        return await asking
+    except (AccessDenied, NotFound):
+        return None

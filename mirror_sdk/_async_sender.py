@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-import httpx
+import io
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, BinaryIO, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import delay_before_next, lost, request_arguments
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import ConfigError, MirrorError
+from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
 
@@ -41,6 +41,8 @@ class AsyncSender:
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
             transport=transport,
+            # To load all certificates takes longer than most answers, and http: uses none.
+            verify=self._base_url.startswith("https:"),
         )
 
     async def aclose(self) -> None:
@@ -62,27 +64,73 @@ class AsyncSender:
         async with self._turns:
             return await self._send(operation)
 
+    async def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
+        """Send it and have the answer read when it has arrived; see :meth:`mirror_sdk._sender.Sender.receive`.
+
+        Raises:
+            APIError: The service refused.
+            ConfigError: There is no asyncio event loop.
+            ConnectionFailed: There was no answer, or it broke off.
+            UnexpectedAnswer: What answered does not speak this interface.
+        """
+        _require_asyncio()
+        async with self._turns:
+            answer = await self._repeat(operation, lambda: self._begin(operation))
+            body = io.BytesIO()
+            try:
+                async for chunk in answer.aiter_bytes():
+                    body.write(chunk)
+            except httpx.RequestError as exc:
+                raise self._lost(operation, exc) from exc
+            finally:
+                await answer.aclose()
+        body.seek(0)
+        # Reading takes a while, in which other tasks go on.
+        return await asyncio.to_thread(read, answer.headers, body)
+
+    async def _begin(self, operation: Operation[None]) -> httpx.Response:
+        try:
+            answer = await self._http.send(
+                self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
+            )
+            self.contact.answered()
+            if answer.status_code != 200:
+                await answer.aread()
+        except httpx.RequestError as exc:
+            raise self._lost(operation, exc) from exc
+        operation.finish(answer)
+        return answer
+
     async def _send(self, operation: Operation[T]) -> T:
+        async def attempt() -> T:
+            return operation.finish(await self._exchange(operation))
+
+        return await self._repeat(operation, attempt)
+
+    async def _repeat(self, operation: Operation[Any], attempt: Callable[[], Awaitable[T]]) -> T:
         backoff = Backoff()
         for _ in range(operation.most_attempts - 1):
             try:
-                return operation.finish(await self._exchange(operation))
+                return await attempt()
             except MirrorError as error:
                 delay_seconds = delay_before_next(error, backoff)
                 if delay_seconds is None:
                     raise
                 await self._sleep(delay_seconds)
-        return operation.finish(await self._exchange(operation))
+        return await attempt()
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
         try:
             answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
-            failure = lost(operation, self._base_url, exc)
-            self.contact.failed(failure)
-            raise failure from exc
+            raise self._lost(operation, exc) from exc
         self.contact.answered()
         return answer
+
+    def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        failure = lost(operation, self._base_url, exc)
+        self.contact.failed(failure)
+        return failure
 
 
 def _require_asyncio() -> None:

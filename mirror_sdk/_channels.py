@@ -211,11 +211,14 @@ def iterate_events(
         MirrorError: A failure that asking again would not mend, or that was still there when the time was over.
     """
     deadline = clock() + timeout_seconds
-    while (remaining_seconds := deadline - clock()) > 0:
-        batch = reader.read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+    # However short the time, all that is there already is given.
+    is_at_end = False
+    while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
+        batch = reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
         events = list(read_events(batch, now()))
         warn_of(batch)
         yield from events
+        is_at_end = not events
         if events:
             deadline = clock() + timeout_seconds
     if reader.last_failure is not None:
@@ -261,6 +264,11 @@ class Watch:
     def is_running(self) -> bool:
         """Whether it still calls back."""
         return self._thread.is_alive() and not self._stopped.is_set()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        return self._reader.last_failure
 
     @property
     def errors(self) -> tuple[Exception, ...]:

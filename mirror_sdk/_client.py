@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
-
-import httpx
 
 from mirror_sdk import _operations
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -27,13 +28,16 @@ from mirror_sdk._tables import device_ids, events_table, state_table, with_panda
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import ConnectionFailed, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.explanation import Explanation, Facts, explain
+from mirror_sdk.progress import progress_bar
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.snapshot import Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
@@ -44,6 +48,14 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
+    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.request import SnapshotRequest
+
+_MOST_AT_ONCE = 8
+"""How many device objects are fetched at once: httpx gets slower with more."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class MirrorClient:
@@ -73,6 +85,7 @@ class MirrorClient:
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
+        self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._callbacks: CallbackInbox | None = None
@@ -94,12 +107,18 @@ class MirrorClient:
             ConfigError: Something is missing or cannot be used.
 
         Source: specification 5.2.
+
+        >>> MirrorClient.from_env(base_url="https://mirror.example.com", api_key="an-access-key")
+        <MirrorClient https://mirror.example.com>
         """
         settings = Settings.load(base_url, api_key)
         return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
 
     def close(self) -> None:
-        """Stop all watches and recorders and close the connections; the client cannot be used after this."""
+        """Stop all watches and recorders and close the connections; the client cannot be used after this.
+
+        >>> client.close()
+        """
         for watch in list(self._watches):
             watch.stop()
         self._sender.close()
@@ -114,7 +133,11 @@ class MirrorClient:
         return f"<MirrorClient {self.base_url}>"
 
     def is_healthy(self) -> bool:
-        """Whether the service is up and says so."""
+        """Whether the service is up and says so.
+
+        >>> client.is_healthy()
+        True
+        """
         try:
             self._send(_operations.get_health())
         except (ConnectionFailed, ServerError):
@@ -122,7 +145,11 @@ class MirrorClient:
         return True
 
     def status(self) -> ClientStatus:
-        """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody."""
+        """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
+
+        >>> client.status().channel
+        'long polling'
+        """
         return status_of(
             self.base_url,
             self._sender.contact,
@@ -161,6 +188,9 @@ class MirrorClient:
             ValueError: A time in ``filters`` has no zone.
 
         Source: wire.md 6.
+
+        >>> [device.endpoint_name for device in client.list_devices(endpoint_type="Light")]
+        ['light-01']
         """
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
@@ -174,6 +204,9 @@ class MirrorClient:
             NotFound: There is no such device.
 
         Source: specification E1; wire.md 1.
+
+        >>> client.get_device(station)["/3303/0/5700"].label
+        'Temperature · Sensor Value'
         """
         return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id)))
 
@@ -184,6 +217,9 @@ class MirrorClient:
             NotFound: There is no such device.
 
         Source: wire.md 6.
+
+        >>> client.get_directory_device(station).state
+        'registered'
         """
         return self._send(_operations.get_directory_device(device_id))
 
@@ -194,8 +230,37 @@ class MirrorClient:
             NotFound: There is no such device.
 
         Source: wire.md 6.
+
+        >>> [(resource.uri, resource.obs) for resource in client.list_resources(station)]
+        [('/3303/0/5700', True)]
         """
         return self._send(_operations.list_resources(device_id))
+
+    def explain(self, device_id: str, path: str) -> Explanation:
+        """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
+
+        What the key may not ask for is left out, or said to be unknown.
+
+        Raises:
+            KeyError: The device never introduced this resource; the message lists close paths.
+            NotFound: There is no such device.
+
+        Source: specification 2.2, 3.1 to 3.3.
+
+        >>> client.explain(station, "/3303/0/5700").why[0]
+        'Nothing was ever reported: it was never read with success, and the device never sent it.'
+        """
+        return explain(
+            Facts(
+                device=self.get_directory_device(device_id),
+                mirrored=self.get_device(device_id),
+                path=path,
+                announced=self.list_resources(device_id),
+                subscriptions=_if_allowed(self.list_subscriptions, device_id),
+                rules=_if_allowed(self.get_presubscriptions),
+                waiting=_if_allowed(self.list_device_requests, device_id),
+            )
+        )
 
     def state_frame(
         self,
@@ -203,23 +268,119 @@ class MirrorClient:
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
+        tz: str | None = None,
     ) -> pd.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+
+        Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
 
         Args:
             devices: Devices or their ids; ``None`` takes all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueRefused: A pattern is not one.
+            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+
+        >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
         """
         chosen = device_ids(self.list_devices() if devices is None else devices)
         objects = [self.get_device(device_id) for device_id in chosen]
-        return state_table(objects, paths=paths, raw=raw, server=self.base_url)
+        return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+
+    def snapshot(
+        self,
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+    ) -> pd.DataFrame:
+        """The state table of many devices, all as of one instant, in one answer.
+
+        The columns are those of :func:`mirror_sdk.frames.state_frame`; devices and their resources stand in the order
+        of their ids and paths. ``attrs["mirror"]`` also holds what was selected, ``seq``, the number of the last entry
+        in the notification log at that instant (``events(after=seq)`` goes on there), and ``revision``, by which
+        ``frame.mirror.refresh(client)`` fetches what has changed since. A service that has no snapshots is asked for
+        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
+
+        Args:
+            devices: Devices or their ids; ``None`` takes all that match the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone.
+            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+
+        Source: wire.md 7.
+
+        >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        """
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        return self._snapshot_frame(request, self._take(request))
+
+    def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
+
+        Args:
+            frame: A table as :meth:`snapshot` gave it.
+
+        Returns:
+            A new table. Where the service cannot tell what has changed, it is taken as a whole, and a
+            :class:`SnapshotWarning` says so.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            NotFound: One of the ``devices`` the table was asked for is gone.
+            ValueRefused: It is another table, or not all of it.
+
+        Source: wire.md 7.
+
+        >>> frame = client.snapshot(paths=["/3303/*"])
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> client.refresh(frame)["reported_num"].tolist()
+        [21.5]
+        """
+        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        try:
+            taken = self._take(request)
+        except BadRequest as error:
+            request = refreshing.whole(request, error)
+            taken = self._take(request)
+        return self._snapshot_frame(request, refreshing.merged(frame, request, taken))
 
     # Device requests
 
@@ -251,6 +412,9 @@ class MirrorClient:
             ValueError: An argument cannot be sent; the message names it.
 
         Source: specification E2; wire.md 2.
+
+        >>> client.begin_read(station, "/3303/0/5700").result().python
+        21.5
         """
         return self._begin("GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept)
 
@@ -263,17 +427,22 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        allow_read_only: bool = False,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
         Arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
+                ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
+
+        >>> client.begin_write(light, "/3311/0/5851", 40).exception() is None
+        True
         """
-        payload, content_type = encode(value, path, content_type)
+        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return self._begin(
             "PUT",
             device_id,
@@ -296,6 +465,9 @@ class MirrorClient:
         """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
 
         Source: wire.md 2.
+
+        >>> client.begin_execute(light, "/3/0/4").exception() is None
+        True
         """
         return self._begin(
             "POST",
@@ -317,6 +489,9 @@ class MirrorClient:
             NotFound: There is no such device, or the service lacks this extension.
 
         Source: wire.md 2.
+
+        >>> client.list_device_requests()
+        []
         """
         waiting: list[WaitingRequest] = []
         after: str | None = None
@@ -339,6 +514,10 @@ class MirrorClient:
             method: ``GET`` read, ``PUT`` write, ``POST`` execute.
 
         Source: specification 6; wire.md 4.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> client.resume_request(request.async_id, station, "/3303/0/5700").result().python
+        21.5
         """
         pump = AnswerPump(LogReader(self._send, after=0), Inbox())
         return DeviceRequest(
@@ -364,6 +543,9 @@ class MirrorClient:
         """The value a device has now, as a Python value.
 
         Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
         """
         request = self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
         return request.result(timeout).python
@@ -377,12 +559,22 @@ class MirrorClient:
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
+        allow_read_only: bool = False,
     ) -> None:
         """Have a device take a value; returns when it has.
 
         Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
+
+        >>> client.write_value(light, "/3311/0/5850", True)
         """
-        request = self.begin_write(device_id, path, value, content_type=content_type, expiry_seconds=expiry_seconds)
+        request = self.begin_write(
+            device_id,
+            path,
+            value,
+            content_type=content_type,
+            expiry_seconds=expiry_seconds,
+            allow_read_only=allow_read_only,
+        )
         request.result(timeout)
 
     def execute(
@@ -397,6 +589,8 @@ class MirrorClient:
         """Have a device execute a resource; returns when it has.
 
         Arguments and errors as for :meth:`begin_execute` and :meth:`DeviceRequest.result`.
+
+        >>> client.execute(light, "/3/0/4")
         """
         self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(timeout)
 
@@ -416,8 +610,37 @@ class MirrorClient:
             ValueRefused: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
+
+        >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
+        <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
         """
         return self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+
+    def load_plan(self, path: str | PathLike[str]) -> Plan:
+        """A plan that was saved, to be applied here. Nothing is sent by this.
+
+        Answers to what was sent before are looked for in all that is kept of the notification log.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            ValueRefused: It holds no plan, or one for another service.
+
+        Source: specification 3.1; wire.md 2.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
+        ['success']
+        """
+        planning = with_pandas("mirror_sdk.plan.plan")
+        made: Plan = planning.Plan(
+            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+            server=self.base_url,
+            # Only when it is applied: until then the position would grow old.
+            write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
+            make_plan=self._plan_of,
+        )
+        return made
 
     # Subscriptions
 
@@ -428,27 +651,49 @@ class MirrorClient:
             NotFound: There is no such device.
 
         Source: wire.md 3.
+
+        >>> client.subscribe(station, "/3303/0/5700")
         """
         self._send(_operations.put_subscription(device_id, path))
 
     def unsubscribe(self, device_id: str, path: str) -> None:
-        """End the subscription of one resource. Source: wire.md 3."""
+        """End the subscription of one resource. Source: wire.md 3.
+
+        >>> client.subscribe(station, "/3303/0/5700")
+        >>> client.unsubscribe(station, "/3303/0/5700")
+        """
         self._send(_operations.delete_subscription(device_id, path))
 
     def is_subscribed(self, device_id: str, path: str) -> bool:
-        """Whether this application subscribed the resource. Source: wire.md 3."""
+        """Whether this application subscribed the resource. Source: wire.md 3.
+
+        >>> client.is_subscribed(station, "/3303/0/5700")
+        False
+        """
         return self._send(_operations.get_subscription(device_id, path))
 
     def list_subscriptions(self, device_id: str) -> list[str]:
-        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3."""
+        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
+
+        >>> client.list_subscriptions(station)
+        []
+        """
         return self._send(_operations.list_subscriptions(device_id))
 
     def delete_subscriptions(self, device_id: str) -> None:
-        """End all subscriptions this application has of a device. Source: wire.md 3."""
+        """End all subscriptions this application has of a device. Source: wire.md 3.
+
+        >>> client.subscribe(station, "/3303/0/5700")
+        >>> client.delete_subscriptions(station)
+        """
         self._send(_operations.delete_subscriptions(device_id))
 
     def get_presubscriptions(self) -> list[PresubscriptionRule]:
-        """The presubscription rules of this application, in their order. Source: wire.md 3."""
+        """The presubscription rules of this application, in their order. Source: wire.md 3.
+
+        >>> client.get_presubscriptions()
+        []
+        """
         return self._send(_operations.get_presubscriptions())
 
     def put_presubscriptions(
@@ -466,11 +711,16 @@ class MirrorClient:
             ValueError: A rule cannot be sent; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3.
+
+        >>> client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3311/*"]}], apply_now=True)
         """
         self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
 
     def delete_presubscriptions(self) -> None:
-        """Remove all presubscription rules. Source: wire.md 3."""
+        """Remove all presubscription rules. Source: wire.md 3.
+
+        >>> client.delete_presubscriptions()
+        """
         self._send(_operations.delete_presubscriptions())
 
     # Events
@@ -483,7 +733,7 @@ class MirrorClient:
         Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
         Args:
-            timeout: Seconds without any event after which the iteration ends.
+            timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
             limit: How many events at most.
             after: Number of an entry (``Event.seq``) to go on behind, instead of at the end of the log. All entries
                 of one message carry the number of its last one.
@@ -492,6 +742,11 @@ class MirrorClient:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
 
         Source: specification 6; wire.md 4.
+
+        >>> events = client.events(limit=1)
+        >>> client.subscribe(station, "/3303/0/5700")
+        >>> [(event.path, event.value.python) for event in events]
+        [('/3303/0/5700', 21.5)]
         """
         reader = self._new_reader(after=after)
         if after is None:
@@ -522,6 +777,9 @@ class MirrorClient:
             ImportError: pandas is not installed.
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
             ValueRefused: ``tz`` is no time zone.
+
+        >>> client.events_frame(after=0, timeout=0)["event"].tolist()
+        ['registration', 'registration']
         """
         events = self.events(timeout=timeout, limit=limit, after=after)
         return events_table(events, raw=raw, tz=tz, server=self.base_url)
@@ -544,6 +802,10 @@ class MirrorClient:
             TypeError: A single text was given where a list of texts belongs.
 
         Source: wire.md 4.
+
+        >>> with client.watch(print) as watch:
+        ...     watch.is_running
+        True
         """
         watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
         self._watches.add(watch)
@@ -581,12 +843,18 @@ class MirrorClient:
                 work; or an argument is no size, span or pattern.
 
         Source: specification 6; wire.md 4.
+
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     client.subscribe(station, "/3303/0/5700")
+        >>> recorder.audit().complete
+        True
         """
         recording = with_pandas("mirror_sdk.recording.recorder")
         chosen = None if devices is None else device_ids(devices)
         tape = recording.Tape(
             path,
             server=self.base_url,
+            key=self._key_mark,
             devices=chosen,
             paths=paths,
             rotate_bytes=rotate_bytes,
@@ -617,6 +885,10 @@ class MirrorClient:
             ValueError: There is no address, or it cannot be registered.
 
         Source: specification E4; wire.md 4.
+
+        >>> with WebhookReceiver() as receiver:
+        ...     client.use_webhook(receiver)
+        ...     client.use_long_polling()
         """
         address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
         if address is None:
@@ -630,13 +902,18 @@ class MirrorClient:
         """Remove the webhook of this application, and read by long polling again, as a new client does.
 
         Source: specification E4; wire.md 4.
+
+        >>> client.use_long_polling()
         """
         self._send(_operations.delete_callback())
         self._callbacks = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
 
     def delete_poll_channel(self) -> None:
-        """End the long-polling channel of this application and every poll that is open. Source: wire.md 4."""
+        """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
+
+        >>> client.delete_poll_channel()
+        """
         self._send(_operations.delete_poll_channel())
 
     def _new_reader(
@@ -647,6 +924,39 @@ class MirrorClient:
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return CallbackReader(self._callbacks)
+
+    def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
+        for device_id in taken.missing:
+            # Which says so, unless it has come meanwhile.
+            self.get_directory_device(device_id)
+        return request.frame(taken)
+
+    def _take(self, request: SnapshotRequest) -> Taken:
+        reading = with_pandas("mirror_sdk.snapshot.reading")
+        form: str | None = reading.FIRST_FORM
+        while form is not None:
+            try:
+                taken: Taken = self._sender.receive(request.operation(form), partial(reading.read_snapshot, request))
+            except APIError as error:
+                form = reading.next_form(form, error)
+            else:
+                return taken
+        one_by_one: Taken = reading.taken_one_by_one(request, self._get_devices(self._ids_of(request)))
+        return one_by_one
+
+    def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+        with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
+            objects = []
+            for found in pool.map(self.get_device, chosen):
+                objects.append(found)
+                bar.update(1)
+            return objects
+
+    def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+        if request.names_devices:
+            return sorted(request.device_ids or ())
+        listed = self.list_devices(filters=request.sent_filters).ids
+        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     def _plan_of(self, wants: Sequence[Want]) -> Plan:
         checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.plan")
@@ -668,6 +978,30 @@ class MirrorClient:
             if after is None:
                 return
 
+    def _write_again(
+        self,
+        pump: Callable[[], AnswerPump],
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None,
+        expiry_seconds: int | None,
+        async_id: str | None,
+    ) -> DeviceRequest:
+        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        payload, content_type = encode(value, path, content_type)
+        return self._begin(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+            pump=pump(),
+        )
+
     def _begin(
         self,
         method: Method,
@@ -679,7 +1013,9 @@ class MirrorClient:
         accept: str | None = None,
         payload: bytes | None = None,
         content_type: str | None = None,
+        pump: AnswerPump | None = None,
     ) -> DeviceRequest:
+        pump = pump or self._pump
         identity = async_id or uuid.uuid4().hex
         operation = _operations.place_device_request(
             device_id,
@@ -692,7 +1028,7 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
         )
         issued_at = utc_now()
-        expectation = self._pump.expect(identity)
+        expectation = pump.expect(identity)
         self._send(operation)
         return DeviceRequest(
             async_id=identity,
@@ -704,5 +1040,13 @@ class MirrorClient:
             accepted_at=utc_now(),
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
-            _pump=self._pump,
+            _pump=pump,
         )
+
+
+def _if_allowed(ask: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
+    try:
+        return ask(*arguments, **options)
+    except (AccessDenied, NotFound):
+        return None

@@ -75,6 +75,8 @@ class LogCursor:
         """
         if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
             self.seq = None
+            # It was answered: a failure before it, such as that of a restart, is over.
+            self.last_failure = None
             return Batch(gap=Gap(None, None)), self._backoff.failed()
         if isinstance(error, LimitExceeded | ServerError):
             delay_seconds = self._backoff.failed(error.retry_after_seconds)

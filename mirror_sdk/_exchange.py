@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -39,6 +39,7 @@ class Operation(Generic[T]):
         path: Path below the base URL, quoted.
         read: Reads an answer that is no error.
         params: Query parameters.
+        headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
         attempts: How often it may be sent when its answer is lost on the way, or it is refused for a moment only.
@@ -49,7 +50,8 @@ class Operation(Generic[T]):
     method: str
     path: str
     read: Callable[[Answer], T]
-    params: Mapping[str, str | int] = field(default_factory=dict)
+    params: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
     hold_seconds: int = 0
     attempts: int | None = None

@@ -35,6 +35,7 @@ from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody,
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.snapshot import ARROW
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
 
 M = TypeVar("M", bound=BaseModel)
@@ -96,11 +97,36 @@ def list_devices(
     Source: wire.md 6.
     """
     page_size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
-    params: dict[str, str | int] = {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
-    params["limit"] = page_size
+    params: dict[str, str | int] = {**filter_texts(filters), "limit": page_size}
     if after is not None:
         params["after"] = after
     return Operation("GET", routes.DEVICES, read_json(DevicePage.model_validate_json), params=params)
+
+
+def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
+    """Conditions on the directory as they are sent.
+
+    Raises:
+        ValueError: A time has no zone.
+    """
+    return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
+
+
+def get_snapshot(
+    filters: Mapping[str, str],
+    paths: Sequence[str],
+    *,
+    form: str,
+    compression: str,
+    changed_after: int | None,
+) -> Operation[None]:
+    """The fleet snapshot, an answer to be read as it arrives. Source: wire.md 7."""
+    params: dict[str, str | int | Sequence[str]] = {**filters, "path": list(paths)}
+    if form == ARROW:
+        params["compression"] = compression
+    if changed_after is not None:
+        params["changed_after"] = changed_after
+    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form})
 
 
 def next_page_after(page: DevicePage) -> str | None:

@@ -65,7 +65,7 @@ def _readable(value: object) -> str:
     if isinstance(value, timedelta):
         return str(timedelta(seconds=round(value.total_seconds())))
     if isinstance(value, bool):
-        return "yes" if value else ""
+        return "yes" if value else "no"
     return _shown(value)
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import httpx
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
+from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
 
+_BUFFER_BYTES = 1024 * 1024
 LONGEST_RETRY_AFTER_SECONDS = 10.0
 """Of what the service asks to wait; a caller learns of a longer time instead."""
 
@@ -39,6 +40,8 @@ class Sender:
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
             transport=transport,
+            # To load all certificates takes longer than most answers, and http: uses none.
+            verify=self._base_url.startswith("https:"),
         )
 
     def close(self) -> None:
@@ -53,26 +56,82 @@ class Sender:
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
+        return self._repeat(operation, lambda: operation.finish(self._exchange(operation)))
+
+    def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
+        """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
+
+        Raises:
+            APIError: The service refused.
+            ConnectionFailed: There was no answer, or it broke off.
+            UnexpectedAnswer: What answered does not speak this interface.
+        """
+        answer = self._repeat(operation, lambda: self._begin(operation))
+        try:
+            return read(answer.headers, io.BufferedReader(_Body(answer.iter_bytes()), _BUFFER_BYTES))
+        except httpx.RequestError as exc:
+            raise self._lost(operation, exc) from exc
+        finally:
+            answer.close()
+
+    def _repeat(self, operation: Operation[Any], attempt: Callable[[], T]) -> T:
         backoff = Backoff()
         for _ in range(operation.most_attempts - 1):
             try:
-                return operation.finish(self._exchange(operation))
+                return attempt()
             except MirrorError as error:
                 delay_seconds = delay_before_next(error, backoff)
                 if delay_seconds is None:
                     raise
                 self._sleep(delay_seconds)
-        return operation.finish(self._exchange(operation))
+        return attempt()
+
+    def _begin(self, operation: Operation[None]) -> httpx.Response:
+        """The answer without its body, unless it is an error."""
+        try:
+            answer = self._http.send(
+                self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
+            )
+            self.contact.answered()
+            if answer.status_code != 200:
+                answer.read()
+        except httpx.RequestError as exc:
+            raise self._lost(operation, exc) from exc
+        operation.finish(answer)
+        return answer
 
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
         try:
             answer = self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
-            failure = lost(operation, self._base_url, exc)
-            self.contact.failed(failure)
-            raise failure from exc
+            raise self._lost(operation, exc) from exc
         self.contact.answered()
         return answer
+
+    def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        failure = lost(operation, self._base_url, exc)
+        self.contact.failed(failure)
+        return failure
+
+
+class _Body(io.RawIOBase):
+    """The body of an answer as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with what is there; 0 at the end."""
+        while not self._rest and (chunk := next(self._chunks, None)) is not None:
+            self._rest = memoryview(chunk)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
 
 
 def delay_before_next(error: MirrorError, backoff: Backoff) -> float | None:
@@ -92,6 +151,7 @@ def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[s
         "method": operation.method,
         "url": operation.path,
         "params": operation.params,
+        "headers": operation.headers,
         "json": operation.json,
         "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
     }

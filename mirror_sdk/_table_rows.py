@@ -59,16 +59,6 @@ def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
         }
 
 
-def values_before(frame: pd.DataFrame) -> Iterator[tuple[str, str, object]]:
-    """Device, path and present value of what a plan is to write; what has none is left out."""
-    touched = frame[frame["decision"] == "write"]
-    for device_id, path, value in zip(
-        touched["device_id"], touched["path"], value_column(touched, "current"), strict=True
-    ):
-        if not pd.isna(value):
-            yield device_id, path, value
-
-
 def _plain(value: object) -> object:
     """A value of pandas as Python has it; ``None`` where it is missing."""
     if pd.isna(value):  # type: ignore[call-overload] # of a cell, never of a whole column

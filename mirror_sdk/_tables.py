@@ -28,18 +28,18 @@ def device_ids(devices: Iterable[str | Device]) -> list[str]:
 
 
 def state_table(
-    objects: Sequence[DeviceObject], *, paths: Sequence[str] | None, raw: bool, server: str
+    objects: Sequence[DeviceObject], *, paths: Sequence[str] | None, raw: bool, tz: str | None, server: str
 ) -> pd.DataFrame:
     """The state table of device objects; see :func:`mirror_sdk.frames.state_frame`.
 
     Raises:
         ImportError: pandas is not installed.
-        ValueRefused: A pattern is not one.
+        ValueRefused: A pattern is not one, or ``tz`` is no time zone.
     """
     frames = with_pandas("mirror_sdk.frames")
     # The oldest, so that no row is older than the table says it is.
     taken_at = min((one.created_at for one in objects), default=utc_now())
-    table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, server=server)
+    table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
     return table
 
 

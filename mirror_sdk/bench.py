@@ -33,7 +33,11 @@ class Bench:
         return f"<Bench of {self._client!r}>"
 
     def list_devices(self) -> list[BenchDevice]:
-        """The simulated devices, what they are set to do, and their own values."""
+        """The simulated devices, what they are set to do, and their own values.
+
+        >>> sorted(device.endpoint_name for device in bench.list_devices())
+        ['light-01', 'station-01']
+        """
         return self._send(_operations.list_bench_devices())
 
     def add_device(
@@ -60,6 +64,8 @@ class Bench:
         Raises:
             ValueError: It cannot be a device; the message names what is wrong.
             BadRequest: The service does not take it.
+
+        >>> fan = bench.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
         """
         given = {
             "endpoint_name": endpoint_name,
@@ -70,7 +76,10 @@ class Bench:
         return self._send(_operations.add_bench_device(given))
 
     def set_online(self, device_id: str, online: bool) -> None:
-        """Connect a device, which makes contact at once, or cut it off."""
+        """Connect a device, which makes contact at once, or cut it off.
+
+        >>> bench.set_online(light, False)
+        """
         self._send(_operations.patch_bench_device(device_id, {"online": online}))
 
     def set_answer(self, device_id: str, answer: AnswerMode) -> None:
@@ -78,6 +87,10 @@ class Bench:
 
         Raises:
             ValueError: It is another word.
+
+        >>> bench.set_answer(light, "reject")
+        >>> client.begin_write(light, "/3311/0/5850", True).exception().category
+        'REJECTED'
         """
         self._send(_operations.patch_bench_device(device_id, {"answer": answer}))
 
@@ -86,6 +99,8 @@ class Bench:
 
         Raises:
             ValueError: It is outside of this range.
+
+        >>> bench.set_latency_seconds(light, 1.5)
         """
         self._send(_operations.patch_bench_device(device_id, {"latency_seconds": latency_seconds}))
 
@@ -113,9 +128,13 @@ class Bench:
 
         Raises:
             ValueRefused: The value does not go with what is declared for the path.
+
+        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> client.read_value(station, "/3303/0/5700")
+        22.5
         """
         given = {
-            "value": value if isinstance(value, str) else encode(value, path, TEXT_PLAIN)[0].decode(),
+            "value": value if isinstance(value, str) else _as_text(value, path),
             "observable": observable,
             "auto_observable": auto_observable,
             "writable": writable,
@@ -124,23 +143,41 @@ class Bench:
         self._send(_operations.put_bench_resource(device_id, path, given))
 
     def remove_resource(self, device_id: str, path: str) -> None:
-        """A device removes a resource; the mirror keeps it (specification 2.1)."""
+        """A device removes a resource; the mirror keeps it (specification 2.1).
+
+        >>> bench.remove_resource(light, "/3311/0/5851")
+        """
         self._send(_operations.delete_bench_resource(device_id, path))
 
     def register(self, device_id: str) -> None:
-        """A device makes a full registration; single subscriptions of it end, presubscriptions are applied."""
+        """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
+
+        >>> bench.register(light)
+        """
         self._send(_operations.bench_registration(device_id, "POST"))
 
     def update_registration(self, device_id: str) -> None:
-        """A device updates its registration, with new resources if it got some."""
+        """A device updates its registration, with new resources if it got some.
+
+        >>> bench.update_registration(light)
+        """
         self._send(_operations.bench_registration(device_id, "PUT"))
 
     def deregister(self, device_id: str) -> None:
-        """A device leaves."""
+        """A device leaves.
+
+        >>> bench.deregister(light)
+        >>> client.get_directory_device(light).state
+        'deregistered'
+        """
         self._send(_operations.bench_registration(device_id, "DELETE"))
 
     def get_clock(self) -> datetime:
-        """The service's present, in UTC."""
+        """The service's present, in UTC.
+
+        >>> print(bench.get_clock())
+        2026-01-05 08:00:00+00:00
+        """
         return self._send(_operations.get_bench_clock()).now
 
     def advance(self, amount: float | timedelta) -> datetime:
@@ -155,6 +192,14 @@ class Bench:
         Raises:
             ValueError: The amount is outside of this range.
             APIError: The service runs on real time.
+
+        >>> print(bench.advance(timedelta(hours=1)))
+        2026-01-05 09:00:00+00:00
         """
         seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
         return self._send(_operations.advance_bench_clock(seconds)).now
+
+
+def _as_text(value: object, path: str) -> str:
+    """What a device has itself is no write: measured values are declared read-only."""
+    return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
@@ -19,10 +20,11 @@ from mirror_sdk import examples
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show, show_line
 from mirror_sdk._tables import with_pandas
+from mirror_sdk.demo import DemoError
 from mirror_sdk.device import DeviceObject, Resource
-from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.errors import MirrorError, ValueRefused, WaitTimeout
 from mirror_sdk.events import Event
-from mirror_sdk.lab import LabError, run_lab
+from mirror_sdk.lab import run_lab
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
 from mirror_sdk.wire.paths import matches, parse_path
 
@@ -55,7 +57,10 @@ class _Commands(click.Group):
             return super().invoke(context)
         except WaitTimeout as error:
             raise _NoAnswer(str(error)) from error
-        except (MirrorError, LabError, ImportError) as error:
+        except BrokenPipeError:
+            # Whoever read the output has enough; click ends quietly.
+            raise
+        except (MirrorError, DemoError, ImportError, OSError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -182,7 +187,10 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @click.argument("value")
 @timeout_option
 @expiry_option
-def write(device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None) -> None:
+@click.option("--allow-read-only", is_flag=True, help="Also what is declared read-only, for a device that takes it.")
+def write(
+    device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None, allow_read_only: bool
+) -> None:
     r"""Have a DEVICE take a VALUE at PATH; done when it has.
 
     \b
@@ -190,7 +198,10 @@ def write(device: str, path: str, value: str, timeout: float | None, expiry_seco
     """
     typed = _typed(value, path)
     with MirrorClient.from_env() as client:
-        request = client.begin_write(_device_id(client, device), path, typed, expiry_seconds=expiry_seconds)
+        device_id = _device_id(client, device)
+        request = client.begin_write(
+            device_id, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
+        )
         request.result(timeout)
 
 
@@ -244,7 +255,8 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
         with MirrorClient.from_env() as client:
             chosen = [_device_id(client, device) for device in devices] or None
             with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
-                click.echo(f"recording into {folder}; Ctrl-C ends it", err=True)
+                # Before it is said that it records: whoever waits for that may end it at once.
+                signal.signal(signal.SIGTERM, _stop)
                 _wait_for_the_end(recorder, seconds)
     try:
         audit = with_pandas("mirror_sdk.recording").Recording(folder).audit()
@@ -288,7 +300,8 @@ def requests(form: Form) -> None:
 def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **limits: Any) -> None:
     r"""Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
 
-    Without --apply it ends with status 1 if something is refused, with --apply if not all has succeeded.
+    It ends with status 1 if something is refused, and with --apply if not all has succeeded. Ctrl-C sends no more; what
+    became of each write is shown all the same.
 
     \b
       mirror plan wanted.csv
@@ -299,14 +312,19 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
         made = client.plan(_wanted_values(client, file))
         frame = made.frame
         if undo_file is not None:
-            _write_values(tables.values_before(frame), undo_file)
+            _write_values(made.values_before(), undo_file)
+        ended_well = bool(frame["decision"].ne("refuse").all())
         if is_applied:
-            result = made.apply(**limits)
-            show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
-            ended_well = bool(result["status"].eq("success").all())
+            try:
+                with suppress(KeyboardInterrupt):
+                    made.apply(**limits)
+            finally:
+                # However it ended, what was sent has to be known.
+                result = made.result
+                show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
+            ended_well = ended_well and bool(result["status"].eq("success").all())
         else:
             show(tables.plan_rows(frame), tables.PLAN_COLUMNS, form)
-            ended_well = bool(frame["decision"].ne("refuse").all())
     click.echo(repr(made), err=True)
     if not ended_well:
         sys.exit(_NOT_ALL)
@@ -320,7 +338,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
 def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
     """Show where desired and reported values differ, in the whole fleet."""
     with MirrorClient.from_env() as client:
-        state = client.state_frame(paths=list(paths) or None)
+        state = client.snapshot(paths=list(paths) or None)
     found = state.mirror.drift(tolerance=tolerance)
     tables = with_pandas("mirror_sdk._table_rows")
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
@@ -331,17 +349,19 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @patterns_option
-def snapshot(file: Path, paths: Sequence[str]) -> None:
-    """Write the state of the whole fleet into FILE, by its ending as Parquet or CSV."""
+@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only devices in this state.")
+@click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
+def snapshot(file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None) -> None:
+    """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV."""
     if file.suffix not in {".parquet", ".csv"}:
         raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv", param_hint="FILE")
     with MirrorClient.from_env() as client:
-        state = client.state_frame(paths=list(paths) or None)
+        frame = client.snapshot(paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
     if file.suffix == ".csv":
-        state.to_csv(file, index=False)
+        frame.to_csv(file, index=False)
     else:
-        state.to_parquet(file)
-    click.echo(f"wrote {len(state)} rows of {state.attrs['mirror']['devices']} devices into {file}", err=True)
+        frame.to_parquet(file)
+    click.echo(f"wrote {len(frame)} rows of {frame.attrs['mirror']['devices']} devices into {file}", err=True)
 
 
 @main.command()
@@ -361,13 +381,19 @@ def snapshot(file: Path, paths: Sequence[str]) -> None:
     help="How many devices to have.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same devices and values.")
+@click.option(
+    "--database",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the devices and all that is known of them in this file, for the next time. Without it they are lost.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
-def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser: bool) -> None:
+def lab(folder: Path, device_count: int, seed: int, database: Path | None, port: int | None, no_browser: bool) -> None:
     """Start a mirror with simulated devices, and JupyterLab on the notebooks.
 
-    API_HOST and API_KEY are set in the notebooks. The mirror lives as long as JupyterLab: its database is temporary.
-    Its time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
+    API_HOST and API_KEY are set in the notebooks, and a tile in JupyterLab's launcher opens the mirror's own page. The
+    mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
+    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
     hours of it pass in a moment.
     """
     signal.signal(signal.SIGTERM, _stop)
@@ -375,7 +401,9 @@ def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser
     if port is not None:
         options.append(f"--ServerApp.port={port}")
     try:
-        status = run_lab(examples.copy(folder), devices=device_count, seed=seed, options=options, say=click.echo)
+        status = run_lab(
+            examples.copy(folder), devices=device_count, seed=seed, database=database, options=options, say=click.echo
+        )
     except KeyboardInterrupt:
         status = 0
     sys.exit(status)
@@ -383,9 +411,9 @@ def lab(folder: Path, device_count: int, seed: int, port: int | None, no_browser
 
 def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
     """Until the time is over, the recorder has ended by itself, or someone wants it to end."""
-    signal.signal(signal.SIGTERM, _stop)
     end_at = None if seconds is None else time.monotonic() + seconds
     try:
+        click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)
         while recorder.is_running and (end_at is None or time.monotonic() < end_at):
             time.sleep(_LOOK_SECONDS if end_at is None else max(0, min(_LOOK_SECONDS, end_at - time.monotonic())))
     except KeyboardInterrupt:
@@ -459,6 +487,14 @@ def _event_row(event: Event) -> Row:
 
 
 def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+    """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
+    try:
+        return _read_wanted(client, file)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
+
+
+def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for, each value as its path declares it."""
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.DictReader(lines)
@@ -466,7 +502,13 @@ def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, obj
         if lacking:
             raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
         device_id = lru_cache(partial(_device_id, client))
-        return [(device_id(row["device"]), row["path"], _typed_or_text(row["value"], row["path"])) for row in rows]
+        wanted: list[tuple[str, str, object]] = []
+        for row in rows:
+            device, path, value = (row[name] for name in ("device", "path", "value"))
+            if device is None or path is None or value is None:
+                raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            wanted.append((device_id(device), path, _typed_or_text(value, path)))
+        return wanted
 
 
 def _typed_or_text(text: str, path: str) -> PythonValue:
@@ -476,7 +518,13 @@ def _typed_or_text(text: str, path: str) -> PythonValue:
 
 
 def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None:
+    rows = []
+    for device, path, value in values:
+        try:
+            rows.append((device, path, encode(value, path)[0].decode()))
+        except (ValueRefused, UnicodeDecodeError) as error:
+            click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
     with file.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["device", "path", "value"])
-        writer.writerows((device, path, encode(value, path)[0].decode()) for device, path, value in values)
+        writer.writerows(rows)

@@ -5,18 +5,20 @@ Source: specification 5.2 (``API_HOST``, ``API_KEY``).
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-import httpx
 from pydantic import SecretStr
 
+from mirror_sdk._httpx import httpx
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
+_MARK_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Settings:
             api_key or _from_environment(environ, KEY_VARIABLE, "api_key"),
         )
 
+    @property
+    def key_mark(self) -> str:
+        """Tells this access key from others, and nothing else of it."""
+        return hashlib.sha256(self.api_key.get_secret_value().encode()).hexdigest()[:_MARK_LENGTH]
+
 
 def read_base_url(address: str) -> str:
     """The full form of an address, without a slash at its end.
@@ -71,6 +78,11 @@ def read_base_url(address: str) -> str:
     if url.scheme not in {"http", "https"} or not url.host:
         raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
     return str(url).rstrip("/")
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether an address leads to this machine."""
+    return _is_loopback(httpx.URL(base_url).host)
 
 
 _EXAMPLE = "https://mirror.example.com"

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReportedValue:
-    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds."""
+    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
+
+    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that.
+    """
 
     value: Value
     reported_at: datetime | None
     expires_at: datetime | None
+    origin: str | None = None
 
     def __repr__(self) -> str:
         return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
@@ -41,7 +45,8 @@ class DesiredValue:
     """The last value requested to be written, and what became of the write.
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
-    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending.
+    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
+    write failed, where the service tells that.
     """
 
     value: Value
@@ -49,6 +54,7 @@ class DesiredValue:
     desired_at: datetime | None
     status_updated_at: datetime | None
     requested_at: datetime | None
+    category: str | None = None
 
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.name}"
@@ -60,7 +66,7 @@ class Resource:
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
     ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
-    same object instance goes before the declared one.
+    same object instance goes before the declared one. ``subscribed_at`` is ``None`` where the service does not tell it.
     """
 
     path: str
@@ -69,6 +75,7 @@ class Resource:
     subscribed: bool
     reported: ReportedValue | None
     desired: DesiredValue | None
+    subscribed_at: datetime | None = None
 
     def __repr__(self) -> str:
         return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
@@ -131,8 +138,15 @@ class DeviceObject:
     def __len__(self) -> int:
         return len(self.resources)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.resources)
+
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
-        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``."""
+        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
+
+        >>> client.get_device(light).to_frame()["path"].tolist()
+        ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
+        """
         from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a device object is not
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
@@ -161,16 +175,21 @@ class DeviceObject:
 
 
 class DeviceList(Sequence[Device]):
-    """Devices of the directory, in its order; a slice is a device list again."""
+    """Devices of the directory, in its order; a slice is a device list again.
+
+    A text is an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``, with completion.
+    """
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._devices = tuple(devices)
 
     @overload
-    def __getitem__(self, index: int) -> Device: ...
+    def __getitem__(self, index: int | str) -> Device: ...
     @overload
     def __getitem__(self, index: slice) -> DeviceList: ...
-    def __getitem__(self, index: int | slice) -> Device | DeviceList:
+    def __getitem__(self, index: int | str | slice) -> Device | DeviceList:
+        if isinstance(index, str):
+            return self.by_name(index)
         if isinstance(index, slice):
             return DeviceList(self._devices[index])
         return self._devices[index]
@@ -178,9 +197,16 @@ class DeviceList(Sequence[Device]):
     def __len__(self) -> int:
         return len(self._devices)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return [device.endpoint_name for device in self._devices]
+
     @property
     def ids(self) -> list[str]:
-        """The device ids, in order."""
+        """The device ids, in order.
+
+        >>> client.list_devices(endpoint_name="light-01").ids == [light]
+        True
+        """
         return [device.id for device in self._devices]
 
     def by_name(self, name: str) -> Device:
@@ -188,6 +214,9 @@ class DeviceList(Sequence[Device]):
 
         Raises:
             KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
+
+        >>> client.list_devices().by_name("light-01").endpoint_type
+        'Light'
         """
         found = [device for device in self._devices if device.endpoint_name == name]
         if len(found) == 1:
@@ -199,7 +228,11 @@ class DeviceList(Sequence[Device]):
         raise KeyError(f"no device has the endpoint name {name!r}; {_closest(name, names)}")
 
     def to_frame(self) -> pd.DataFrame:
-        """The directory as a table, one row per device; see ``directory_frame``."""
+        """The directory as a table, one row per device; see ``directory_frame``.
+
+        >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
+        ['light-01', 'station-01']
+        """
         from mirror_sdk.frames import directory_frame  # noqa: PLC0415 - pandas is an extra, a device list is not
 
         return directory_frame(self)
@@ -241,6 +274,7 @@ def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Res
         subscribed=state.subscribed,
         reported=_reported(state),
         desired=_desired(state),
+        subscribed_at=state.subscribed_at,
     )
 
 
@@ -249,7 +283,7 @@ def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
     if reported.value is None:
         return None
     value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at)
+    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin)
 
 
 def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
@@ -257,7 +291,14 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
     if desired.value is None:
         return None
     value = decode(desired.value, desired.content_type, state.resource_path)
-    return DesiredValue(value, desired.status, desired.desired_at, desired.status_updated_at, desired.requested_at)
+    return DesiredValue(
+        value=value,
+        status=desired.status,
+        desired_at=desired.desired_at,
+        status_updated_at=desired.status_updated_at,
+        requested_at=desired.requested_at,
+        category=desired.category,
+    )
 
 
 def _is_pending(resource: Resource) -> bool:

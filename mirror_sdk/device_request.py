@@ -78,7 +78,8 @@ class PlacedRequest:
         """The error for a wait that is over."""
         return WaitTimeout(
             f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still "
-            "finish: ask the same handle again, or give a longer timeout"
+            "finish: ask the same handle again, give a longer timeout, or take it up from anywhere with"
+            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
 
@@ -126,6 +127,10 @@ class DeviceRequest(PlacedRequest):
 
         Raises:
             APIError: The service refuses to say.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result().python, request.done()
+        (21.5, True)
         """
         return self._pump.wait(self._expectation, 0) is not None
 
@@ -140,6 +145,9 @@ class DeviceRequest(PlacedRequest):
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
             WaitTimeout: The wait is over and the request is not; ask again.
             APIError: The service refuses to say.
+
+        >>> client.begin_read(station, "/3303/0/5700").result(timeout=10).kind
+        <ValueKind.NUMBER: 'number'>
         """
         answer = self._wait(timeout)
         failure = self.read_failure(answer)
@@ -153,6 +161,10 @@ class DeviceRequest(PlacedRequest):
         Raises:
             WaitTimeout: The wait is over and the request is not; ask again.
             APIError: The service refuses to say.
+
+        >>> failure = client.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True).exception()
+        >>> failure.category
+        'METHOD_NOT_ALLOWED'
         """
         return self.read_failure(self._wait(timeout))
 

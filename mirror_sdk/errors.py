@@ -28,6 +28,7 @@ Warnings::
     UserWarning
       x GapWarning
       x CompatibilityWarning
+      x SnapshotWarning
 
 An access key is in no message and in no attribute of any of them.
 """
@@ -143,7 +144,7 @@ class DeviceRequestFailed(MirrorError):
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
-        self.hint = _HINTS.get(category, "ask the operator of the device what this category means")
+        self.hint = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
 
     def __str__(self) -> str:
         return f"{self.category} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
@@ -173,7 +174,11 @@ class CompatibilityWarning(UserWarning):
     """The service sends something this version does not know; it was kept, not understood."""
 
 
-_HINTS = {
+class SnapshotWarning(UserWarning):
+    """A snapshot was taken in another way than was asked for: one device after another, or whole instead of changes."""
+
+
+CATEGORY_HINTS = {
     "REQUEST_EXPIRED": "the device did not connect in time; check that it is up, or give a larger expiry_seconds",
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; list_resources(device_id) shows what it has",
@@ -186,6 +191,7 @@ _HINTS = {
     "NOT_CONNECTED": "the device cannot be reached; ask again later",
     "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
 }
+"""What can be done about each category of a failed device request."""
 
 _BY_STATUS: dict[int, type[APIError]] = {
     400: BadRequest,
@@ -210,6 +216,9 @@ _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "NOT_CONNECTED": DeviceUnavailable,
     "TIMEOUT": DeviceUnavailable,
 }
+
+UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
+"""After a failure of these categories nobody knows whether the device acted."""
 
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 _switch: bool | None = None
+_is_told_elsewhere: ContextVar[bool] = ContextVar("is_told_elsewhere", default=False)
 
 
 def show_progress(shown: bool | None) -> None:
     """Whether progress bars are shown; ``None``, the default, shows them in a terminal and in a notebook."""
     global _switch  # noqa: PLW0603 - one switch for the whole process is what it is for
     _switch = shown
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """No bars in here, for this thread or task alone: something else tells how far it is."""
+    token = _is_told_elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _is_told_elsewhere.reset(token)
 
 
 def progress_bar(total: int, label: str) -> Any:
@@ -22,10 +36,15 @@ def progress_bar(total: int, label: str) -> Any:
 
 
 def _is_shown() -> bool:
+    if _is_told_elsewhere.get():
+        return False
     return _is_looked_at() if _switch is None else _switch
 
 
 def _is_looked_at() -> bool:
     ipython = sys.modules.get("IPython")
     # The output of a kernel is no terminal, and still somebody looks at it.
-    return hasattr(ipython and ipython.get_ipython(), "kernel") or sys.stderr.isatty()
+    return hasattr(ipython and ipython.get_ipython(), "kernel") or (
+        # A program without a console has no standard error.
+        sys.stderr is not None and sys.stderr.isatty()
+    )

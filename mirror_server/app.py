@@ -7,18 +7,20 @@ thread (:mod:`mirror_server.bridge`) takes it by the WSGI environment; any other
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
+from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.exceptions import HTTPException
 
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
@@ -32,10 +34,12 @@ from mirror_server.views import (
     notifications,
     operation,
     page,
+    snapshots,
     subscriptions,
 )
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import note, noted, require_scope
@@ -49,14 +53,30 @@ CUT_OFF = "mirror.cut_off"
 """Key of the WSGI environment that is set when the body did not arrive in time."""
 
 _log = logging.getLogger(__name__)
+_access_log = logging.getLogger(ACCESS_LOG)
 
 _REQUEST_ID = "mirror.request_id"
+_REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _PARKED = "mirror.parked"
 _POLL_AGAIN_SECONDS = 5
 _STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
+
+
+class _NoSessions(SessionInterface):
+    """The service has no sessions; Flask would make and look through an empty one at each request."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession:  # noqa: ARG002 - Flask's signature
+        """The same empty one for all."""
+        return _EMPTY_SESSION
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        """There is nothing to save."""
+
+
+_EMPTY_SESSION = NullSession()
 
 
 class MirrorApp(Flask):
@@ -66,9 +86,15 @@ class MirrorApp(Flask):
         most_blocking_polls: How many polls and streams may each hold a thread at once.
     """
 
+    session_interface = _NoSessions()
+
     def __init__(self, most_blocking_polls: int) -> None:
         super().__init__("mirror_server", static_folder=None)
         self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """No view is a coroutine, so that Flask need not look at each request."""
+        return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
@@ -78,7 +104,9 @@ class MirrorApp(Flask):
         return super().wsgi_app(environ, start_response)
 
     def make_response(self, rv: Any) -> Response:
-        """Also takes a :class:`Deferred` and an :class:`EventStream`."""
+        """Also takes a :class:`Deferred`, an :class:`EventStream` and a :class:`Download`."""
+        if isinstance(rv, Download):
+            return self._send(rv)
         if isinstance(rv, EventStream):
             return self._begin(rv)
         if isinstance(rv, Deferred):
@@ -93,6 +121,17 @@ class MirrorApp(Flask):
             return _answer_refusal(too_many_polls())
         stream.call_on_close(self.blocking_polls.release)
         return stream
+
+    def _send(self, download: Download) -> Response:
+        take: Callable[[Download], None] | None = request.environ.get(DOWNLOAD)
+        if take is not None:
+            take(download)
+        elif self.blocking_polls.acquire(blocking=False):
+            download.call_on_close(self.blocking_polls.release)
+        else:
+            download.close()
+            return _answer_refusal(too_many_polls())
+        return download
 
     def _park(self, deferred: Deferred) -> Response:
         park: Callable[[Deferred], bool] | None = request.environ.get(PARK)
@@ -143,6 +182,7 @@ def create_app(services: Services) -> MirrorApp:
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
+    app.register_blueprint(snapshots.blueprint(services.snapshots))
     app.register_blueprint(device_requests.blueprint(services.commands))
     app.register_blueprint(subscriptions.blueprint(services.subscriptions))
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
@@ -172,21 +212,23 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
 
     What only another process can answer is passed on to it.
     """
-    if CUT_OFF in request.environ:
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+    if CUT_OFF in asked.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
-    view = app.view_functions.get(request.endpoint or "")
+    view = app.view_functions.get(asked.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
         return None
-    caller = request.environ.get(CALLER)
+    caller = asked.environ.get(CALLER)
     if caller is not None:
-        g.app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+        app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
-        g.app_id, g.scopes = gate.authenticate(request.headers.get("Authorization"), request.remote_addr or "")
-    note(application=g.app_id)
+        app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
+    g.app_id = app_id
+    note(application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
-    services.log.keep_for(g.app_id)
+    services.log.keep_for(app_id)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():
         return None
     if caller is not None:
@@ -196,31 +238,37 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
 
 def _request_id() -> str:
     """One id for the request, the client's own if it gave one of our form."""
-    if _REQUEST_ID not in request.environ:
-        given = request.headers.get(REQUEST_ID_HEADER, "")
-        request.environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-    identity: str = request.environ[_REQUEST_ID]
+    environ = request.environ
+    if _REQUEST_ID not in environ:
+        given = environ.get(_REQUEST_ID_VARIABLE, "")
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
+    identity: str = environ[_REQUEST_ID]
     return identity
 
 
 def _finish(response: Response, metrics: Metrics) -> Response:
     """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
     response.headers[REQUEST_ID_HEADER] = _request_id()
-    if _PARKED not in request.environ:
-        seconds = time.perf_counter() - request.environ[_BEGAN]
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+    if _PARKED not in asked.environ:
+        seconds = time.perf_counter() - asked.environ[_BEGAN]
         # A path or method that no rule has could be anything, and each would be a metric of its own.
-        matched = (request.method, request.url_rule.rule) if request.url_rule else ("", "")
+        matched = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
         metrics.answered(*matched, response.status_code, seconds)
-        details = {
-            "method": request.method,
-            "path": request.path,
-            "status": response.status_code,
-            "duration_ms": round(seconds * 1000, 2),
-            "request_id": _request_id(),
-            **noted(),
-        }
-        _log.info("request", extra=details)
+        if _access_log.isEnabledFor(logging.INFO):
+            _access_log.info("request", extra=_line(response, seconds))
     return response
+
+
+def _line(response: Response, seconds: float) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "path": request.path,
+        "status": response.status_code,
+        "duration_ms": round(seconds * 1000, 2),
+        "request_id": _request_id(),
+        **noted(),
+    }
 
 
 def _answer_refusal(refusal: Refusal) -> Response:

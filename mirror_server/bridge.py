@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_server.app import CUT_OFF
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.download import DOWNLOAD, MAX_PIECE_BYTES, Download
 from mirror_server.views.duty import CALLER
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
@@ -31,6 +34,10 @@ _Send = Callable[[_Message], Awaitable[None]]
 
 BODY_TIMEOUT_SECONDS = 30
 _LAST_SECONDS = 0.5
+_STALLED_SECONDS = 30
+_LONGEST_DOWNLOAD_SECONDS = 900
+
+_log = logging.getLogger(__name__)
 
 
 class Bridge:
@@ -87,8 +94,17 @@ class Bridge:
             streams.append(stream)
             return True
 
-        environ = _environ_of(scope, body) | {PARK: park, STREAM: take}
-        answer: _Answer | None = _Answer.of(self._app, environ, streams)
+        downloads: list[Download] = []
+
+        def take_download(download: Download) -> None:
+            download.take()
+            downloads.append(download)
+
+        environ = _environ_of(scope, body) | {PARK: park, STREAM: take, DOWNLOAD: take_download}
+        answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
+        if downloads and answer is not None:
+            await self._download(downloads[0], answer, receive, send)
+            return
         held = bool(streams or (parked and parked[0].is_poll))
         self._parked_polls += held
         try:
@@ -124,10 +140,7 @@ class Bridge:
 
     async def _send_events(self, stream: EventStream, receive: _Receive, send: _Send) -> None:
         await _send_chunk(send, stream.begin())
-        ends: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(_disconnect(receive)),
-            asyncio.ensure_future(self._stopping.wait()),
-        ]
+        ends = self._ends(receive)
         try:
             while not any(end.done() for end in ends):
                 # Asked for before looking, so that what arrives in between is not waited for.
@@ -138,6 +151,36 @@ class Bridge:
         finally:
             for end in ends:
                 end.cancel()
+
+    async def _download(self, download: Download, answer: _Answer, receive: _Receive, send: _Send) -> None:
+        """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
+
+        A reader that stalls, or takes too long, is cut off: what is made for it keeps the database from tidying up.
+        """
+        ends = self._ends(receive)
+        end_at = time.monotonic() + _LONGEST_DOWNLOAD_SECONDS
+        try:
+            await answer.begin(send)
+            async for piece in _pieces(download):
+                sending = asyncio.ensure_future(_send_chunk(send, piece))
+                seconds = min(_STALLED_SECONDS, end_at - time.monotonic())
+                await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if not sending.done() or any(end.done() for end in ends):
+                    sending.cancel()
+                    _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
+                    return
+                await sending
+            await send({"type": "http.response.body", "body": b""})
+        except StorageFailed as failure:
+            _log.warning("a download was cut off: the server %s", failure)
+        finally:
+            for end in ends:
+                end.cancel()
+            download.release()
+
+    def _ends(self, receive: _Receive) -> list[asyncio.Future[Any]]:
+        """What is done when the client goes away, or the server stops."""
+        return [asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(self._stopping.wait())]
 
     async def _gone(self, deferred: Deferred, receive: _Receive) -> bool:
         """Wait for the future, the end of its time or of the server; true if the client went away before.
@@ -160,6 +203,14 @@ class Bridge:
             for each in (watched, disconnect, stopping):
                 each.cancel()
         return disconnect in done
+
+
+async def _pieces(download: Download) -> AsyncIterator[bytes]:
+    """The chunks, cut so small that sending one shows whether the reader takes any."""
+    loop = asyncio.get_running_loop()
+    while (chunk := await loop.run_in_executor(None, download.next_chunk)) is not None:
+        for begin in range(0, len(chunk), MAX_PIECE_BYTES):
+            yield chunk[begin : begin + MAX_PIECE_BYTES]
 
 
 async def _send_chunk(send: _Send, chunk: bytes) -> None:
@@ -202,12 +253,18 @@ class _Answer:
         self._body = b""
 
     @classmethod
-    def of(cls, app: WSGIApplication, environ: WSGIEnvironment, streams: Sequence[EventStream] = ()) -> _Answer:
+    def of(
+        cls,
+        app: WSGIApplication,
+        environ: WSGIEnvironment,
+        streams: Sequence[EventStream] = (),
+        downloads: Sequence[Download] = (),
+    ) -> _Answer:
         """What a WSGI app answers; whatever gave the body is closed, and that of a stream is not taken."""
         answer = cls()
         chunks = app(environ, answer._start)
         try:
-            answer._body = b"" if streams else b"".join(chunks)
+            answer._body = b"" if streams or downloads else b"".join(chunks)
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:

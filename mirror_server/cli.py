@@ -7,9 +7,10 @@ import json
 import logging
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,13 +22,15 @@ from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
 from mirror_server.logging_format import LogFormat, configure
 from mirror_server.options import clock_option, database_option, seed_option, settings_options
-from mirror_server.serve import ListenError, listen, serve
+from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import path_of, shown
+
+_DEMO_KEY_NAME = "mirror-server demo"
 
 
 class _Commands(click.Group):
@@ -67,6 +70,23 @@ log_format_option = click.option(
     show_envvar=True,
     help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
 )
+access_log_option = click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    envvar="MIRROR_ACCESS_LOG",
+    show_envvar=True,
+    help="Write a line for each request; failures are written in either case.",
+)
+
+
+def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
+    if key is not None:
+        try:
+            access_keys.parts_of(key)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return key
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,12 +109,13 @@ def main() -> None:
 @port_option
 @settings_options
 @log_format_option
-def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
+@access_log_option
+def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    configure(log_format)
+    configure(log_format, access_log=access_log)
     _serve(
         Settings(callback_loopback=_is_loopback(host), **settings),
         host,
@@ -108,10 +129,47 @@ def run(host: str, port: int, log_format: LogFormat, **settings: Any) -> None:
 @click.option(
     "--devices", type=click.IntRange(min=0), default=12, show_default=True, help="How many simulated devices to have."
 )
+@click.option(
+    "--database",
+    "database_url",
+    metavar="URL",
+    help="Keep the state there: sqlite:///FILE. Without it, it is lost at the end.",
+)
 @seed_option
 @clock_option
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many seconds of a manual clock pass by themselves each second.",
+)
+@click.option(
+    "--key",
+    callback=_check_key,
+    envvar="MIRROR_DEMO_KEY",
+    show_envvar=True,
+    help="The access key to have instead of a fresh one; it is not printed.",
+)
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
 @log_format_option
-def demo(port: int, devices: int, seed: int, log_format: LogFormat, *, manual_clock: bool) -> None:
+def demo(
+    port: int,
+    devices: int,
+    database_url: str | None,
+    seed: int,
+    pace: float,
+    key: str | None,
+    log_format: LogFormat,
+    *,
+    manual_clock: bool,
+    follows_stdin: bool,
+) -> None:
     """Run with simulated devices, a temporary database and a fresh key, for trying things out.
 
     Prints the two lines that tell programs where to go, and a link for a browser:
@@ -125,15 +183,20 @@ def demo(port: int, devices: int, seed: int, log_format: LogFormat, *, manual_cl
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configure(log_format)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
-    with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
+    if pace and not manual_clock:
+        raise click.UsageError("--pace is for a manual clock; add --clock manual")
+    if follows_stdin:
+        stop_with_stdin()
+    with _demo_database(database_url) as url:
         settings = Settings(
-            database_url=f"sqlite:///{Path(folder) / 'mirror.db'}",
+            database_url=url,
             simulate=devices,
             seed=seed,
             manual_clock=manual_clock,
+            pace=pace,
             callback_loopback=True,
         )
-        _serve(settings, "127.0.0.1", port, announce=_announce_demo)
+        _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key))
 
 
 @main.group()
@@ -249,9 +312,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _announce_demo(url: str, services: Services) -> None:
-    key = access_keys.create(services.database, "demo", tuple(Scope), _now())
+@contextmanager
+def _demo_database(url: str | None) -> Iterator[str]:
+    """The database that was named, or one that is removed at the end."""
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
+        yield f"sqlite:///{Path(folder) / 'mirror.db'}"
+
+
+def _announce_demo(given_key: str | None, url: str, services: Services) -> None:
     click.echo(f"export API_HOST={url}")
+    if given_key is not None:
+        access_keys.adopt(services.database, given_key, _DEMO_KEY_NAME, tuple(Scope), _now())
+        return
+    key = access_keys.renew(services.database, _DEMO_KEY_NAME, tuple(Scope), _now())
     click.echo(f"export API_KEY={key}")
     # Behind the #, so that the browser does not send it.
     click.echo(f"# In a browser: {url}/#key={key}")

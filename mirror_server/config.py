@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from mirror_server.callout import Network
 from mirror_server.store.url import DEFAULT_URL
 
+ACCESS_LOG = "mirror_server.requests"
+"""Name of the logger that has a line for each request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -17,6 +20,7 @@ class Settings:
         simulate: How many simulated devices there are at least; ``None`` for no bench.
         seed: What the simulated devices are made from.
         manual_clock: Whether domain time stands still until it is advanced.
+        pace: How many seconds of a manual clock pass by themselves in a second of real time.
         answer_timeout_seconds: How long an attempt waits for a device's answer.
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
@@ -32,6 +36,7 @@ class Settings:
     simulate: int | None = None
     seed: int = 0
     manual_clock: bool = False
+    pace: float = 0
     answer_timeout_seconds: float = 120
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
@@ -47,11 +48,54 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """Store a new key; gives the key itself, which cannot be had again."""
-    key_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-    words = " ".join(sorted(set(scopes)))
-    stored = StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
+    key = _fresh(secrets.token_hex(8))
+    stored = _stored(key, name, scopes, at)
     database.write(lambda session: keys.insert(session, stored))
-    return f"ak_{key_id}_{secret}"
+    return key
+
+
+def renew(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
+    """A new key for the application of this name, whose old one is useless from then on; gives the key.
+
+    Its log, its subscriptions and its rules go on. An application that is not there yet is made.
+    """
+    with database.read() as session:
+        known = [key.key_id for key in keys.list_all(session) if key.name == name]
+    key = _fresh(known[0] if known else secrets.token_hex(8))
+    adopt(database, key, name, scopes, at)
+    return key
+
+
+def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
+    """Store a key that was made elsewhere.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    stored = _stored(key, name, scopes, at)
+    database.write(lambda session: keys.put(session, stored))
+
+
+def parts_of(key: str) -> tuple[str, str]:
+    """The id and the secret of a key.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    parts = _KEY.fullmatch(key)
+    if parts is None:
+        raise ValueError("an access key is ak_, 16 hexadecimal digits, _ and 43 letters, digits, - or _")
+    return parts[1], parts[2]
+
+
+def _fresh(key_id: str) -> str:
+    return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
+
+
+def _stored(key: str, name: str, scopes: Iterable[Scope], at: Instant) -> StoredKey:
+    key_id, secret = parts_of(key)
+    words = " ".join(sorted(set(scopes)))
+    return StoredKey(key_id, name, _hash(secret), words, created_at=at, revoked_at=None)
 
 
 class Gate:
@@ -92,7 +136,7 @@ class Gate:
             raise self._too_many(address, stored.key_id)
         if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
             raise self._failed(address, stored.key_id, _UNKNOWN)
-        return stored.key_id, frozenset(map(Scope, stored.scopes.split()))
+        return stored.key_id, _scopes(stored.scopes)
 
     def _failed(self, address: str, key_id: str, message: str) -> Refusal:
         if self._failures.hit(self._limit, address, key_id):
@@ -107,6 +151,11 @@ class Gate:
             f"too many requests with wrong keys from {address}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
+
+
+@lru_cache(maxsize=64)
+def _scopes(words: str) -> frozenset[Scope]:
+    return frozenset(map(Scope, words.split()))
 
 
 def _hash(secret: str) -> bytes:

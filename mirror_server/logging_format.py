@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
+import orjson
 import structlog
 from structlog.typing import EventDict, Processor
+
+from mirror_server.config import ACCESS_LOG
 
 LogFormat = Literal["console", "json"]
 
 
-def configure(log_format: LogFormat, level: int = logging.INFO, stream: TextIO = sys.stderr) -> None:
-    """Write the log of this process to the stream, in UTC."""
+def configure(
+    log_format: LogFormat, level: int = logging.INFO, stream: TextIO = sys.stderr, *, access_log: bool = True
+) -> None:
+    """Write the log of this process to the stream, in UTC; with a line for each request or without."""
     for_all: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -33,6 +38,11 @@ def configure(log_format: LogFormat, level: int = logging.INFO, stream: TextIO =
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET if access_log else logging.WARNING)
+
+
+def _to_json(event: EventDict, **options: Any) -> str:
+    return orjson.dumps(event, default=options["default"]).decode()
 
 
 def _without_colours(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -44,7 +54,7 @@ def _without_colours(_logger: object, _method: str, event: EventDict) -> EventDi
 def _render(log_format: LogFormat, stream: TextIO) -> list[Processor]:
     # Tracebacks without the values of variables, which may be payloads and keys.
     if log_format == "json":
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
     plain = structlog.dev.plain_traceback
     # Quoted, so that a path with a line break in it is still one line.
     return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain, repr_native_str=True)]

@@ -13,6 +13,7 @@ from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.devices.simulator import SimulatedState
+from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
 
@@ -22,8 +23,8 @@ def timestamp(instant: Instant) -> str:
     return to_datetime(instant).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def device_object(device: DeviceRow, resources: Sequence[ResourceRow], now: Instant) -> tuple[bytes, str]:
-    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
+def device_content(device: DeviceRow, resources: Sequence[ResourceRow]) -> bytes:
+    """What E1 tells of a device, whenever it is asked."""
     content: dict[str, Any] = {
         "device_id": device.device_id,
         "endpoint_name": device.endpoint_name,
@@ -32,9 +33,13 @@ def device_object(device: DeviceRow, resources: Sequence[ResourceRow], now: Inst
     _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
     _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
     content["resources"] = [_resource(resource) for resource in resources]
-    encoded = orjson.dumps(content)
+    return orjson.dumps(content)
+
+
+def device_object(content: bytes, now: Instant) -> tuple[bytes, str]:
+    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
-    return head[:-1] + b"," + encoded[1:], hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    return head[:-1] + b"," + content[1:], hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:
@@ -47,9 +52,16 @@ def _resource(resource: ResourceRow) -> dict[str, Any]:
     return {
         "resource_path": resource.path,
         "subscribed": bool(resource.subscribed),
+        **_subscribed_since(resource),
         "reported": _reported(resource),
         "desired": _desired(resource),
     }
+
+
+def _subscribed_since(resource: ResourceRow) -> dict[str, Any]:
+    if not resource.subscribed or resource.subscribed_at is None:
+        return {}
+    return {"subscribed_at": timestamp(resource.subscribed_at)}
 
 
 def _reported(resource: ResourceRow) -> dict[str, Any]:
@@ -62,6 +74,8 @@ def _reported(resource: ResourceRow) -> dict[str, Any]:
     }
     if resource.reported_expires_at is not None:
         reported["expires_at"] = timestamp(resource.reported_expires_at)
+    if resource.reported_origin is not None:
+        reported["origin"] = resource.reported_origin
     return reported
 
 
@@ -76,7 +90,27 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     }
     if resource.desired_updated_at is not None:
         desired["status_updated_at"] = timestamp(resource.desired_updated_at)
+    if resource.desired_category is not None:
+        desired["category"] = resource.desired_category
     return desired | {"requested_at": timestamp(resource.requested_at)}
+
+
+def unchanged_device(device: DeviceRow) -> bytes:
+    """A device of which a fleet snapshot tells only that it is there."""
+    return orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
+
+
+def snapshot_end(snapshot: Snapshot) -> bytes:
+    """How a fleet snapshot ends."""
+    return orjson.dumps(
+        {
+            "object": "snapshot-end",
+            "taken_at": timestamp(snapshot.taken_at),
+            "device_count": snapshot.device_count,
+            "revision": snapshot.revision,
+            "seq": snapshot.seq,
+        }
+    )
 
 
 def device(row: DeviceRow) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import threading
 from types import FrameType
 
 import uvicorn
 
+from mirror_server import arrow
 from mirror_server.answering import answer_others
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
@@ -57,6 +60,18 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as it does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
+
+
 def serve(services: Services, listener: socket.socket) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk."""
     settings = services.settings
@@ -74,6 +89,8 @@ def serve(services: Services, listener: socket.socket) -> None:
         backlog=_BACKLOG,
     )
     services.start()
+    # Now, so that the first snapshot need not wait for it.
+    threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
     try:
         _Server(config, bridge).run(sockets=[listener])
     finally:

@@ -15,12 +15,15 @@ from mirror_server.delivery import Delivery, Job
 from mirror_server.devices.link import Answer
 from mirror_server.devices.simulator import Simulator
 from mirror_server.log import LOG, NotificationLog, PlainPolls
+from mirror_server.pacing import Pacing
 from mirror_server.relay import Relay
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.words import EXPIRY, WAITING
+from mirror_server.store import devices as stored_devices
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
@@ -84,6 +87,7 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
+        self.snapshots = SnapshotService(self.database, self.clock)
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,
@@ -97,6 +101,7 @@ class Services:
         )
         self.bench = self._bench()
         self.relay = None if self._neighbours is None else Relay(self.database, self.clock, self.is_on_duty)
+        self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._delivery = Delivery(
             database=self.database,
             clock=self.clock,
@@ -116,6 +121,8 @@ class Services:
         else:
             self._neighbours.start(self)
         self.database.settle()
+        if self._pacing is not None:
+            self._pacing.start()
 
     def take_duty(self) -> None:
         """Look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
@@ -166,6 +173,8 @@ class Services:
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
+        if self._pacing is not None:
+            self._pacing.close()
         self.clock.close()
         if self._neighbours is not None:
             self._neighbours.stop()
@@ -236,4 +245,6 @@ def _clock(settings: Settings, database: Database) -> Clock:
         return SystemClock()
     with database.read() as session:
         stored = stored_settings.get(session, CLOCK_SETTING)
-    return ManualClock(_MANUAL_CLOCK_BEGINS_AT if stored is None else int(stored))
+        newest = stored_devices.newest_contact(session)
+    # The database may have been served by the wall clock before: time never goes back.
+    return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))

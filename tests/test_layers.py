@@ -48,7 +48,7 @@ def test_every_import_contract_is_kept() -> None:
     assert f"Contracts: {len(contracts)} kept, 0 broken." in answer.stdout, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("module", ["mirror_sdk", "mirror_sdk.cli"])
+@pytest.mark.parametrize("module", ["mirror_sdk", "mirror_sdk.cli", "mirror_sdk.testing.plugin"])
 def test_the_sdk_imports_nothing_of_an_extra_and_says_nothing(module: str) -> None:
     answer = _run("-W", "error", "-c", f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))")
     assert answer.returncode == 0, answer.stderr

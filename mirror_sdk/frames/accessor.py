@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
@@ -15,6 +15,15 @@ from mirror_sdk.frames.state import value_column, wide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Refreshes(Protocol[T_co]):
+    """A client."""
+
+    def refresh(self, frame: pd.DataFrame) -> T_co: ...
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
@@ -30,17 +39,32 @@ class MirrorAccessor:
 
     @property
     def value(self) -> pd.Series:
-        """One column of readable values: the reported ones of a state or drift table, else those that came."""
+        """One column of readable values: the reported ones of a state or drift table, else those that came.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> client.state_frame([station]).mirror.value.tolist()
+        [21.5]
+        """
         return value_column(self._frame, "reported" if "reported_num" in self._frame else self._of("value"))
 
     @property
     def desired(self) -> pd.Series:
-        """One column of the readable values that were asked for."""
+        """One column of the readable values that were asked for.
+
+        >>> client.write_value(light, "/3311/0/5851", 40)
+        >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()
+        [40.0]
+        """
         return value_column(self._frame, "desired" if "desired_num" in self._frame else self._of("asked"))
 
     @property
     def labels(self) -> pd.Series:
-        """What each row is called: the label of its resource, else its path."""
+        """What each row is called: the label of its resource, else its path.
+
+        >>> client.state_frame([station]).mirror.labels.tolist()
+        ['Temperature · Sensor Value']
+        """
         self._need("path")
         path = self._frame["path"].astype(object)
         if "label" not in self._frame:
@@ -49,7 +73,11 @@ class MirrorAccessor:
         return label.mask(label.isna(), path).rename("label")
 
     def in_zone(self, tz: str) -> pd.DataFrame:
-        """The same table with its times in another zone, such as ``Europe/Berlin``."""
+        """The same table with its times in another zone, such as ``Europe/Berlin``.
+
+        >>> client.state_frame().mirror.in_zone("Europe/Berlin")["reported_at"].dtype
+        datetime64[ms, Europe/Berlin]
+        """
         return in_zone(self._frame, tz)
 
     def wide(self, *, columns: Literal["path", "label"] = "path") -> pd.DataFrame:
@@ -58,6 +86,9 @@ class MirrorAccessor:
         A state table shows the reported values, see :func:`mirror_sdk.frames.wide`; a requests table how the last
         request of each stands, a drift table its kinds. An events table has one row for each moment something changed,
         and one column for each device and resource.
+
+        >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
+        ['/3311/0/5850', '/3311/0/5851']
         """
         frame = self._frame
         self._need("device_id", "path")
@@ -73,10 +104,27 @@ class MirrorAccessor:
         )
         return table.rename_axis(columns=None)
 
+    def refresh(self, client: _Refreshes[T_co]) -> T_co:
+        """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
+
+        With an :class:`~mirror_sdk.AsyncMirrorClient` it is to be awaited. The table itself stays as it is.
+
+        Arguments and errors as for :meth:`mirror_sdk.MirrorClient.refresh`.
+
+        >>> client.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
+        ['/3303/0/5700']
+        """
+        return client.refresh(self._frame)
+
     def drift(
         self, *, tolerance: float | Mapping[str, float] = 0.0, relative: float = 0.0, now: datetime | None = None
     ) -> pd.DataFrame:
-        """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`."""
+        """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
+
+        >>> client.write_value(light, "/3311/0/5851", 40)
+        >>> client.state_frame().mirror.drift()["kind"].tolist()
+        ['never_reported']
+        """
         return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now)
 
     def stale(self, age: str | pd.Timedelta, *, now: datetime | None = None) -> pd.DataFrame:
@@ -88,6 +136,9 @@ class MirrorAccessor:
 
         Raises:
             ValueRefused: ``age`` is no span of time, or no moment is known.
+
+        >>> len(client.state_frame().mirror.stale("1h"))
+        4
         """
         self._need("reported_at")
         limit = _span(age)
@@ -107,6 +158,9 @@ class MirrorAccessor:
 
         Raises:
             ImportError: matplotlib is not installed.
+
+        >>> client.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
+        'changed at (UTC)'
         """
         try:
             import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import

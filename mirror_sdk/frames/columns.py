@@ -73,10 +73,32 @@ def build(
     Raises:
         ValueRefused: There is no such time zone.
     """
-    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    return to_frame(to_table(columns, schema), about, tz=tz)
+
+
+def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
+    """The columns as the schema has them."""
+    return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+
+
+def to_frame(
+    table: pa.Table, about: Mapping[str, object], *, tz: str | None = None, uses_up: bool = False
+) -> pd.DataFrame:
+    """The frame of a table that has one of the schemas.
+
+    Args:
+        table: The table.
+        about: What it is based on, for ``attrs["mirror"]``.
+        tz: Time zone of the time columns.
+        uses_up: Whether the table is let go column by column, so that there are never two of all; nobody may use it
+            any more, not even look at it.
+
+    Raises:
+        ValueRefused: There is no such time zone.
+    """
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True, self_destruct=uses_up)
     if about:
-        frame.attrs["mirror"] = about
+        frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
 
 
@@ -89,7 +111,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     times = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.DatetimeTZDtype)]
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
-    except (KeyError, ValueError, OSError) as exc:
+    except (KeyError, IndexError, ValueError, OSError) as exc:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
@@ -104,10 +126,20 @@ def moment(name: str, instant: datetime) -> str:
     return write_timestamp(instant)
 
 
+def categories_of(field: pa.Field) -> list[str]:
+    """The categories of a column whose categories are fixed; none of any other."""
+    categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
+    return categories.decode().split()
+
+
+def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:
+    """A column whose categories are fixed, of the indices into them."""
+    return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
+
+
 def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
     if not field.metadata:
         return pa.array(values, type=field.type)
-    categories = field.metadata[_CATEGORIES].decode().split()
-    index_of = {None: None} | {category: index for index, category in enumerate(categories)}
-    indices = pa.array([index_of[value] for value in values], type=field.type.index_type)
-    return pa.DictionaryArray.from_arrays(indices, categories, ordered=field.type.ordered)
+    index_of: dict[object, int | None] = {category: index for index, category in enumerate(categories_of(field))}
+    index_of[None] = None
+    return fixed_category_array(pa.array([index_of[value] for value in values], type=field.type.index_type), field)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, value_fields
+from mirror_sdk.values import ValueKind
 
 
 class DriftKind(StrEnum):
@@ -130,7 +131,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     same_type = pd.Series(False, index=asked.index)
     for kind in _TYPED:
         same_type |= asked[f"desired_{kind}"].notna() & asked[f"reported_{kind}"].notna()
-    comparable = has_value["desired"] & has_value["reported"]
+    comparable = has_value["desired"] & (has_value["reported"] | _is_unreadable(asked))
     raw = "desired_raw" in asked
     kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
     succeeded = asked["desired_status"] == "success"
@@ -140,6 +141,13 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
     kinds = kinds.mask(asked["desired_status"] == "failure", DriftKind.FAILED.value)
     return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
+
+
+def _is_unreadable(asked: pd.DataFrame) -> pd.Series:
+    """Where bytes were reported that are not of the declared type."""
+    if "value_kind" not in asked:
+        return pd.Series(False, index=asked.index)
+    return (asked["value_kind"] == ValueKind.OPAQUE.value).astype(bool)
 
 
 def _has_typed(asked: pd.DataFrame, of: str) -> pd.Series:

@@ -13,7 +13,18 @@ from pandas.api.types import infer_dtype
 
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, boolean, build, fixed_category, moment, number, text
+from mirror_sdk.frames.columns import (
+    CATEGORY,
+    INSTANT,
+    boolean,
+    build,
+    fixed_category,
+    moment,
+    number,
+    text,
+    to_frame,
+    to_table,
+)
 from mirror_sdk.values import NO_VALUE, Value, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
@@ -68,7 +79,8 @@ _WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", 
 
 
 @lru_cache(maxsize=4096)
-def _parts(path: str) -> PathParts | tuple[None, None, None, None]:
+def parts_of(path: str) -> PathParts | tuple[None, None, None, None]:
+    """The numbers of a path; none of a text that is no path."""
     try:
         return parse_path(path)
     except ValueError:
@@ -90,9 +102,9 @@ def _status(resource: Resource) -> str | None:
 
 _RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
     "path": lambda resource: resource.path,
-    "object_id": lambda resource: _parts(resource.path)[0],
-    "instance_id": lambda resource: _parts(resource.path)[1],
-    "resource_id": lambda resource: _parts(resource.path)[2],
+    "object_id": lambda resource: parts_of(resource.path)[0],
+    "instance_id": lambda resource: parts_of(resource.path)[1],
+    "resource_id": lambda resource: parts_of(resource.path)[2],
     "label": lambda resource: resource.label or None,
     "unit": lambda resource: resource.unit or None,
     "reported_num": lambda resource: number(_reported(resource)),
@@ -172,20 +184,27 @@ def state_frame(
 
     Source: specification 2.2; wire.md 1.
     """
-    about = {"taken_at": moment("taken_at", taken_at)}
-    patterns = _checked_patterns(paths)
+    about: dict[str, object] = {"taken_at": moment("taken_at", taken_at)}
+    table, device_count = state_table(devices, paths=checked_patterns(paths), raw=raw)
+    return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
+
+
+def state_table(
+    devices: Iterable[DeviceObject], *, paths: Sequence[str] | None, raw: bool = False
+) -> tuple[pa.Table, int]:
+    """The state table for Arrow, and the number of the devices; see :func:`state_frame`."""
     schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
     columns: dict[str, list[object]] = {name: [] for name in schema.names}
     device_count = 0
     for device in devices:
         device_count += 1
-        resources = [resource for resource in device.resources.values() if _matches_any(patterns, resource.path)]
+        resources = [resource for resource in device.resources.values() if matches_any(paths, resource.path)]
         columns["device_id"].extend([device.device_id] * len(resources))
         columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
         for name, read in _RESOURCE_COLUMNS.items():
             if name in columns:
                 columns[name].extend(map(read, resources))
-    return build(columns, schema, tz=tz, **about, devices=device_count, complete=True, server=server)
+    return to_table(columns, schema), device_count
 
 
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
@@ -271,14 +290,20 @@ def _label_names(frame: pd.DataFrame) -> pd.Series:
     return label.mask(ambiguous, label + " " + path).mask(label.isna(), path)
 
 
-def _checked_patterns(paths: Sequence[str] | None) -> Sequence[str] | None:
+def checked_patterns(paths: Sequence[str] | None) -> list[str] | None:
+    """The patterns, if they are some.
+
+    Raises:
+        ValueRefused: They are one text, or a ``*`` is not at the end of one.
+    """
     if isinstance(paths, str):
         raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
     try:
-        return paths if paths is None else [check_pattern(pattern) for pattern in paths]
+        return None if paths is None else [check_pattern(pattern) for pattern in paths]
     except ValueError as exc:
         raise ValueRefused(f"paths: {exc}") from exc
 
 
-def _matches_any(patterns: Sequence[str] | None, path: str) -> bool:
+def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
+    """Whether a path matches one of the patterns; any does where there is no list of them."""
     return patterns is None or any(matches(pattern, path) for pattern in patterns)

@@ -49,10 +49,18 @@ class AsyncPlan(PlanReport):
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.plan.Plan.apply`."""
-        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        check_limits(
+            concurrency=concurrency,
+            canary=canary,
+            max_failures=max_failures,
+            expiry_seconds=expiry_seconds,
+            timeout=timeout,
+        )
+        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if self._is_applying:
             raise self._busy()
         self._is_applying = True
@@ -60,7 +68,7 @@ class AsyncPlan(PlanReport):
             self._stopped.clear()
             total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
             with progress_bar(total, "writes") as bar:
-                await self._send_all(bar.update, concurrency, expiry_seconds)
+                await self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._is_applying = False
         return self.result
@@ -74,12 +82,15 @@ class AsyncPlan(PlanReport):
         """As :meth:`mirror_sdk.plan.Plan.undo`."""
         return await self._make_plan(self._undo())
 
-    async def _send_all(self, advance: Callable[[], object], concurrency: int, expiry_seconds: int) -> None:
+    async def _send_all(
+        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
+    ) -> None:
         flying: dict[asyncio.Task[None], Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    flying[asyncio.create_task(self._carry_out(entry, expiry_seconds))] = entry
+                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, wait_seconds))
+                    flying[task] = entry
                 if not flying:
                     return
                 landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +105,7 @@ class AsyncPlan(PlanReport):
                     task.cancel()
                 await asyncio.wait(flying)
 
-    async def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+    async def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -104,17 +115,17 @@ class AsyncPlan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=expiry_seconds,
+                    expiry_seconds=int(expiry_seconds),
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        await self._wait(entry.request, expiry_seconds)
+        await self._wait(entry.request, wait_seconds)
 
-    async def _wait(self, request: AsyncDeviceRequest, expiry_seconds: int) -> None:
+    async def _wait(self, request: AsyncDeviceRequest, wait_seconds: float) -> None:
         """Until it has ended, its time is over, or the plan is stopped."""
-        answered = asyncio.ensure_future(request.exception(expiry_seconds + ANSWER_MARGIN_SECONDS))
+        answered = asyncio.ensure_future(request.exception(wait_seconds))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode, encode
@@ -55,21 +56,17 @@ class Finding:
 class PlannedWrite:
     """One write of a plan: what is wanted, what is there now, and what is done about it.
 
-    ``async_id`` is the identity under which it is sent, however often it is tried.
+    ``async_id`` is the identity under which it is sent, however often it is tried; ``before`` is what the resource had
+    when the plan was made, as far as the mirror knew.
     """
 
     async_id: str
     want: Want
     wanted: Value
+    before: Value
     endpoint_name: str | None
-    resource: Resource | None
+    unit: str | None
     finding: Finding
-
-    @property
-    def before(self) -> Value:
-        """What the resource had when the plan was made, as far as the mirror knew."""
-        current = self.resource and _current(self.resource)
-        return current.value if current else NO_VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +102,14 @@ def _plan(want: Want, device: KnownDevice | None, values: list[object], *, is_re
         finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, resource)
     if finding is None and resource is not None and device is not None:
         finding = _of_state(wanted, resource, device.listed)
+    current = resource and _current(resource)
     return PlannedWrite(
         async_id=uuid.uuid4().hex,
         want=want,
         wanted=wanted,
+        before=current.value if current else NO_VALUE,
         endpoint_name=device.listed.endpoint_name if device else None,
-        resource=resource,
+        unit=(resource.unit or None) if resource else None,
         finding=finding or Finding(Decision.WRITE, Check.OK),
     )
 
@@ -124,7 +123,8 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
     try:
         payload, content_type = encode(want.value, want.path, want.content_type)
     except ValueRefused as error:
-        is_number = isinstance(want.value, int | float) and not isinstance(want.value, bool)
+        # numpy's numbers are such, too.
+        is_number = isinstance(want.value, numbers.Real) and not isinstance(want.value, bool)
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))
         out_of_range = is_number and not low <= want.value <= high  # type: ignore[operator] # is_number says so
         return NO_VALUE, _refuse(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
@@ -132,9 +132,17 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
 
 
 def _of_repetition(values: list[object], *, is_repeated: bool) -> Finding | None:
-    if any(other != values[0] for other in values[1:]):
+    if any(_differs(other, values[0]) for other in values[1:]):
         return _refuse(Check.DUPLICATE, f"{len(values)} different values are wanted here; give one")
     return Finding(Decision.SKIP, Check.DUPLICATE, "it is wanted once already") if is_repeated else None
+
+
+def _differs(one: object, other: object) -> bool:
+    try:
+        return bool(one != other)
+    except (TypeError, ValueError):
+        # Arrays, for instance, are compared one by one.
+        return True
 
 
 def _of_device(want: Want, device: KnownDevice | None, resource: Resource | None) -> Finding | None:
@@ -150,7 +158,7 @@ def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
     if desired is not None and is_pending and _same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
-    if current is not None and not is_pending and _same(current.value, wanted):
+    if current is not None and not is_pending and not _is_uncertain(resource) and _same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     if listed.state != "registered":
         return Finding(
@@ -171,6 +179,16 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     if reported is None or reported.reported_at is None or desired.desired_at is None:
         return reported or desired
     return desired if desired.desired_at >= reported.reported_at else reported
+
+
+def _is_uncertain(resource: Resource) -> bool:
+    """Whether a write may have changed it since it was reported, though it failed."""
+    reported, desired = resource.reported, resource.desired
+    if desired is None or desired.status is not DesiredStatus.FAILURE or desired.category not in UNCERTAIN_CATEGORIES:
+        return False
+    if reported is None or reported.reported_at is None or desired.desired_at is None:
+        return True
+    return desired.desired_at >= reported.reported_at
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import BadRequest, Conflict, ConnectionFailed, LimitExceeded, MirrorError, NotFound, ServerError
+from mirror_sdk.errors import (
+    UNCERTAIN_CATEGORIES,
+    BadRequest,
+    Conflict,
+    ConnectionFailed,
+    LimitExceeded,
+    MirrorError,
+    NotFound,
+    ServerError,
+)
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
 
@@ -34,6 +43,14 @@ class Entry:
     def status(self) -> RequestStatus:
         """How it stands."""
         return request_status(self.request)
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether the device may have taken it."""
+        if self.status is RequestStatus.FAILURE:
+            answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
+            return answer is not None and answer.error in UNCERTAIN_CATEGORIES
+        return self.status is not RequestStatus.QUEUED
 
     def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
         """The service refused it, or nobody knows whether it took it.
@@ -108,7 +125,8 @@ class Ledger:
             return
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
         if self._max_failures is not None and self._failures > self._max_failures:
-            self.stop(f"{self._failures} writes failed, and max_failures is {self._max_failures}")
+            told = "1 write" if self._failures == 1 else f"{self._failures} writes"
+            self.stop(f"{told} failed, and max_failures is {self._max_failures}")
 
     def stop(self, reason: str) -> None:
         """Send no more; the first reason counts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import pandas as pd
 
@@ -54,6 +54,7 @@ class Plan(PlanReport):
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
@@ -66,7 +67,10 @@ class Plan(PlanReport):
             concurrency: How many writes may be under way at once.
             canary: How many to send first; all of them must succeed before any other is sent.
             max_failures: After how many failures no more is sent; ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device; waited for is a little longer.
+            expiry_seconds: For how long a write may wait for its device.
+            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
+                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
+                a long expiry, and nobody wants to wait as long.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -76,26 +80,35 @@ class Plan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is too small, or the plan is being applied already.
+            ValueRefused: An argument is no such number, or the plan is being applied already.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
+        ['success']
         """
-        check_limits(concurrency=concurrency, canary=canary, max_failures=max_failures, expiry_seconds=expiry_seconds)
+        check_limits(
+            concurrency=concurrency,
+            canary=canary,
+            max_failures=max_failures,
+            expiry_seconds=expiry_seconds,
+            timeout=timeout,
+        )
+        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if not self._applying.acquire(blocking=False):
             raise self._busy()
         try:
             self._stopped.clear()
             total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with ThreadPoolExecutor(concurrency, "mirror-plan") as pool, progress_bar(total, "writes") as bar:
-                try:
-                    self._send_all(pool, bar.update, concurrency, expiry_seconds)
-                except BaseException:
-                    self.stop()
-                    raise
+            with progress_bar(total, "writes") as bar:
+                self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._applying.release()
         return self.result
 
     def stop(self) -> None:
-        """Send no more. What is on its way stays so, and ``apply`` returns within about a second."""
+        """Send no more. What is on its way stays so, and ``apply`` returns within about a second.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stop()
+        """
         self._ledger.stop("it was stopped")
         self._stopped.set()
 
@@ -106,24 +119,52 @@ class Plan(PlanReport):
 
         Raises:
             MirrorError: The state could not be read.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> plan = client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.apply()["status"].tolist()
+        ['success']
+        >>> plan.undo().frame["wanted_num"].tolist()
+        [10.0]
         """
         return self._make_plan(self._undo())
 
     def _send_all(
-        self, pool: ThreadPoolExecutor, advance: Callable[[], object], concurrency: int, expiry_seconds: int
+        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
     ) -> None:
         flying: dict[Future[None], Entry] = {}
-        while True:
-            while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                flying[pool.submit(self._carry_out, entry, expiry_seconds)] = entry
-            if not flying:
-                return
-            for landed in wait(flying, return_when=FIRST_COMPLETED).done:
-                self._ledger.settle(flying.pop(landed))
-                landed.result()
-                advance()
+        try:
+            while True:
+                while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
+                    flying[self._begin(entry, expiry_seconds, wait_seconds)] = entry
+                if not flying:
+                    return
+                for landed in wait(flying, return_when=FIRST_COMPLETED).done:
+                    self._ledger.settle(flying.pop(landed))
+                    landed.result()
+                    advance()
+        except BaseException:
+            self.stop()
+            wait(flying)
+            raise
 
-    def _carry_out(self, entry: Entry, expiry_seconds: int) -> None:
+    def _begin(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> Future[None]:
+        carried_out: Future[None] = Future()
+
+        def carry_out() -> None:
+            try:
+                self._carry_out(entry, expiry_seconds, wait_seconds)
+            except BaseException as error:
+                carried_out.set_exception(error)
+            else:
+                carried_out.set_result(None)
+
+        # A daemon, not a pool: a pool is waited for when the interpreter ends, and a device may take its time.
+        threading.Thread(target=carry_out, name="mirror-plan", daemon=True).start()
+        return carried_out
+
+    def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -133,16 +174,16 @@ class Plan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=expiry_seconds,
+                    expiry_seconds=int(expiry_seconds),
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        self._wait(entry.request, expiry_seconds)
+        self._wait(entry.request, wait_seconds)
 
-    def _wait(self, request: DeviceRequest, expiry_seconds: int) -> None:
-        deadline = self._clock() + expiry_seconds + ANSWER_MARGIN_SECONDS
+    def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
+        deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
             try:
                 request.exception(min(remaining_seconds, _LOOK_SECONDS))

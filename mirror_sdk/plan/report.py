@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from os import PathLike
 from typing import Any
 
 import pandas as pd
 
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
+from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
+from mirror_sdk.values import PythonValue
+from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
@@ -42,10 +48,49 @@ class PlanReport:
         return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{table._repr_html_()}"
 
     @property
+    def planned(self) -> Sequence[PlannedWrite]:
+        """The writes that are wanted, in their order, and what was found of each.
+
+        >>> [write.finding.decision.value for write in client.plan([(light, "/3311/0/5851", 40)]).planned]
+        ['write']
+        """
+        return self._planned
+
+    @property
+    def requests(self) -> list[PlacedRequest | UnplacedRequest]:
+        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
+
+        >>> [request.path for request in client.plan([(light, "/3311/0/5851", 40)]).requests]
+        ['/3311/0/5851']
+        """
+        return [entry.request for entry in self._ledger.entries]
+
+    @property
+    def stopped_because(self) -> str | None:
+        """Why sending ended before all was sent; ``None`` when it did not.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).stopped_because is None
+        True
+        """
+        return self._ledger.stopped_because
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether any write may have had an effect.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).is_undoable
+        False
+        """
+        return any(entry.may_have_acted for entry in self._ledger.entries)
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The plan table: what is wanted, what was found, what is done about it.
 
         Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
+
+        >>> client.plan([(light, "/3311/0/5851", 400)]).frame["check"].tolist()
+        ['out_of_range']
         """
         return plan_frame(self._planned, server=self._server)
 
@@ -55,17 +100,48 @@ class PlanReport:
 
         See :func:`mirror_sdk.frames.requests_frame`; ``attrs["mirror"]["stopped_because"]`` says why sending ended
         early.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
+        ['queued']
         """
-        frame = requests_frame([entry.request for entry in self._ledger.entries], server=self._server)
-        frame.attrs["mirror"]["stopped_because"] = self._ledger.stopped_because
+        frame = requests_frame(self.requests, server=self._server)
+        frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
+
+        It holds the async-ids, not how far the plan is: applied again, what the service knows already is not sent to
+        a device twice, as long as it remembers that, a day as a rule.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> client.load_plan(folder / "plan.json")
+        <Plan: 1 to write; nothing was sent, apply() sends>
+        """
+        save(path, self._server, self._planned)
+
+    def values_before(self) -> list[tuple[str, str, PythonValue]]:
+        """Device id, path and what was there before, for all that may be sent; what had no value is left out.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> [value for _, _, value in client.plan([(light, "/3311/0/5851", 40)]).values_before()]
+        [10]
+        """
+        planned = [entry.planned for entry in self._ledger.entries]
+        return [
+            (one.want.device_id, one.want.path, one.before.python) for one in planned if one.before.python is not None
+        ]
 
     def _busy(self) -> ValueRefused:
         return ValueRefused("this plan is being applied already; wait for it, or stop() it")
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.status in _MAY_HAVE_ACTED]
+        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.may_have_acted]
         return [
             Want(
                 one.want.device_id,
@@ -89,19 +165,29 @@ class PlanReport:
         return f"{', '.join(parts)}; sent: {told}{because}"
 
 
-_MAY_HAVE_ACTED = frozenset({RequestStatus.SUCCESS, RequestStatus.PENDING, RequestStatus.UNKNOWN})
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
 
 
-def check_limits(*, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int) -> None:
+def check_limits(
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
+) -> None:
     """Refuse what is no way to apply a plan.
 
     Raises:
-        ValueRefused: One of them is too small; the message names it.
+        ValueRefused: One of them is no whole number, or too small or too large; the message names it.
     """
+    # Also false for the number that is none.
+    if timeout is not None and not timeout >= 0:
+        raise ValueRefused(f"timeout={timeout} must be 0 or more")
     least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
     for name, (value, lowest) in least.items():
-        if value < lowest:
-            raise ValueRefused(f"{name}={value} must be {lowest} or more")
+        if not _is_whole(value) or value < lowest:
+            raise ValueRefused(f"{name}={value} must be a whole number, {lowest} or more")
+    if expiry_seconds > MAX_EXPIRY_SECONDS:
+        raise ValueRefused(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral)

@@ -59,7 +59,7 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
         "endpoint_name": [one.endpoint_name for one in planned],
         "path": [one.want.path for one in planned],
         "label": [definition.label if definition else None for definition in definitions],
-        "unit": [(one.resource.unit or None) if one.resource else None for one in planned],
+        "unit": [one.unit for one in planned],
         "decision": [one.finding.decision.value for one in planned],
         "check": [one.finding.check.value for one in planned],
         "reason": [one.finding.reason or None for one in planned],

@@ -38,6 +38,9 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> lis
         ValueRefused: It is none of these.
     """
     if isinstance(wanted, pd.DataFrame):
+        if not wanted.columns.is_unique:
+            twice = wanted.columns[wanted.columns.duplicated()][0]
+            raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
         rows = _of_long(wanted) if set(_LONG) <= set(wanted.columns) else _of_wide(wanted)
     else:
         rows = [_of_tuple(row) for row in wanted]
@@ -55,7 +58,7 @@ def _of_long(frame: pd.DataFrame) -> list[Want]:
     columns = [frame[name].astype(object) for name in _LONG]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
     return [
-        Want(str(device_id), str(path), value, None if _is_missing(content_type) else content_type)
+        Want(str(device_id), str(path), value, None if _is_missing(content_type) else str(content_type))
         for device_id, path, value, content_type in zip(*columns, types, strict=True)
     ]
 

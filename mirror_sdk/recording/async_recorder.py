@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self
 
 import pandas as pd
 
 from mirror_sdk._async_channels import AsyncLogReader
-from mirror_sdk._cursor import Batch
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.recorder import Tape, is_before
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+P = ParamSpec("P")
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class AsyncRecorder:
         self._new_reader = new_reader
         self._take_state = take_state
         self.failure: Exception | None = None
+        self._ending = asyncio.Lock()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
 
     async def __aenter__(self) -> Self:
@@ -84,16 +87,21 @@ class AsyncRecorder:
         """End it. What the log holds at this moment is in the files when this returns.
 
         Where the service cannot be reached, the next recorder with the same folder reads the rest.
+
+        Raises:
+            OSError: The rest could not be written.
         """
         self._task.cancel()
-        await asyncio.wait([self._task])
-        try:
-            if self.failure is None and self._tape.folder.is_open:
-                await self._catch_up()
-        except MirrorError:
-            _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
-        finally:
-            await asyncio.to_thread(self._tape.folder.close)
+        async with self._ending:
+            try:
+                await asyncio.wait([self._task])
+                if self.failure is None and self._tape.folder.is_open:
+                    await self._catch_up()
+            except MirrorError:
+                _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
+            finally:
+                await asyncio.wait([self._task])
+                await _finish(self._tape.folder.close)
 
     async def _run(self) -> None:
         try:
@@ -102,22 +110,16 @@ class AsyncRecorder:
         except Exception as error:
             _log.exception("a recording ended")
             self.failure = error
-            await asyncio.to_thread(self._tape.folder.close)
+            # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+            with suppress(OSError):
+                await asyncio.to_thread(self._tape.folder.close)
 
     async def _step(self) -> None:
         after = self._reader.position
         batch = await self._reader.read(DEFAULT_HOLD_SECONDS)
         if self._reader.last_failure is not None:
             return
-        # What was read is written as a whole, also when this is stopped meanwhile.
-        writing = asyncio.ensure_future(
-            asyncio.to_thread(self._tape.write, batch, after=after, seq=self._reader.position)
-        )
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait([writing])
-            raise
+        await _finish(self._tape.write, batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:
             await self._renew_state()
 
@@ -129,7 +131,9 @@ class AsyncRecorder:
             batch = await reader.read(0)
             if reader.last_failure is not None:
                 raise reader.last_failure
-            await asyncio.to_thread(self._tape.write, batch, after=after, seq=reader.position)
+            await _finish(self._tape.write, batch, after=after, seq=reader.position)
+        if self._tape.needs_state:
+            await _finish(self._tape.write_state, await self._take_state())
 
     async def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""
@@ -138,7 +142,23 @@ class AsyncRecorder:
         except MirrorError:
             _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
             return
-        await asyncio.to_thread(self._tape.write_state, state)
+        await _finish(self._tape.write_state, state)
+
+
+async def _finish(write: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
+    """Write on a thread, and to its end, also when this is cancelled meanwhile.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    writing = asyncio.ensure_future(asyncio.to_thread(write, *arguments, **options))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        # What could not be written is told rather than that it was cancelled: nothing may be written behind it.
+        writing.result()
+        raise
 
 
 async def begin_recording(
@@ -154,8 +174,7 @@ async def begin_recording(
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
             await reader.go_to_end()
-            await asyncio.to_thread(tape.write, Batch(), after=None, seq=reader.position)
-        await asyncio.to_thread(tape.write_state, await take_state())
+        await _finish(tape.begin, reader.position, await take_state())
     except BaseException:
         tape.folder.close()
         raise

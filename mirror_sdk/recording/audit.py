@@ -64,16 +64,24 @@ def audit(spans: Sequence[Span], gaps: Sequence[tuple[int | None, int | None]], 
 
     Args:
         spans: Its coverage, in order.
-        gaps: First and last number of what the log had dropped.
+        gaps: First and last number of what the log had dropped; ``None`` where it began anew.
         events: How many events it holds.
         duplicates: How many more there were.
     """
-    holes = [Hole(first_seq=first, last_seq=last, reason="the log had dropped them") for first, last in gaps]
+    holes = [
+        Hole(first_seq=first, last_seq=last, reason="the log had dropped them")
+        for first, last in gaps
+        if first is not None
+    ]
+    returns = 0
     for before, behind in pairwise(spans):
         if behind.after > before.seq:
             holes.append(Hole(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then"))
         else:
-            holes.append(Hole(first_seq=None, last_seq=None, reason="the log began anew"))
+            returns += 1
+    # The numbers of a new log may have caught up with the old ones; then the gap alone tells of it.
+    anew = max(returns, sum(first is None for first, _ in gaps))
+    holes += [Hole(first_seq=None, last_seq=None, reason="the log began anew")] * anew
     return Audit(
         complete=bool(spans) and not holes,
         from_at=spans[0].from_at if spans else None,

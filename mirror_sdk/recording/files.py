@@ -32,10 +32,11 @@ _SPANS = b"mirror_spans"
 
 
 class About(BaseModel):
-    """What a recording is of; two with other answers cannot be one."""
+    """What a recording is of; two with other answers cannot be one. ``key`` is not told by old recordings."""
 
     version: int = 1
     server: str
+    key: str | None = None
     devices: list[str] | None
     paths: list[str] | None
 
@@ -48,7 +49,7 @@ def read_about(folder: Path) -> About | None:
     """
     try:
         return About.model_validate_json((folder / "_recording.json").read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as exc:
         raise ValueRefused(f"{folder / '_recording.json'} is not that of a recording; give another folder") from exc
@@ -73,6 +74,15 @@ def journal_numbers(folder: Path) -> list[int]:
 def state_numbers(folder: Path) -> list[int]:
     """The numbers of the state tables, in order."""
     return _numbers(folder, "_state-*.parquet")
+
+
+def event_numbers(folder: Path) -> list[int]:
+    """The numbers of all files with events, sealed or not, in order.
+
+    Files that were sealed while the folder was listed may be missing from the list, but not from the folder.
+    """
+    found = {*_numbers(folder, "_journal-*.arrows"), *part_numbers(folder)}
+    return list(range(min(found), max(found) + 1)) if found else []
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -103,6 +113,17 @@ def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
         batches.append(batch)
         spans += span
     return pa.Table.from_batches(batches, schema=STORED_SCHEMA), merge(spans)
+
+
+def read_numbered(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
+    """Events and coverage under a number, also while its journal is being sealed; nothing where a user removed it."""
+    # A journal is removed when its sealed file is there, so one that is gone after the first look was sealed since.
+    for read in (read_part, read_journal, read_part):
+        try:
+            return read(folder, number)
+        except FileNotFoundError:
+            continue
+    return STORED_SCHEMA.empty_table(), []
 
 
 def batch_metadata(span: Span | None) -> dict[bytes, bytes]:

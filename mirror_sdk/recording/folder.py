@@ -18,6 +18,8 @@ from mirror_sdk.frames.events import event_columns
 from mirror_sdk.recording import files
 from mirror_sdk.recording.coverage import Span
 
+_BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
+
 
 class RecordingFolder:
     """The folder of a recording, open for writing by one recorder.
@@ -109,8 +111,8 @@ class RecordingFolder:
             return
         file, journal = self._journal
         self._journal = None
-        journal.close()
-        file.close()
+        with file:
+            journal.close()
         files.seal(self.path, self._number)
 
     def close(self) -> None:
@@ -121,6 +123,9 @@ class RecordingFolder:
             self._lock.release()
 
     def _begin(self, now: datetime) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
+        # Not before there is something to write: what could not begin leaves a folder that is free for something else.
+        if files.read_about(self.path) is None:
+            files.write_about(self.path, self._about)
         self._number = max(files.part_numbers(self.path), default=0) + 1
         file = files.journal_path(self.path, self._number).open("wb")
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
@@ -130,10 +135,14 @@ class RecordingFolder:
     def _check(self) -> None:
         known = files.read_about(self.path)
         if known is None:
-            if any(path.name != "_lock" for path in self.path.iterdir()):
+            if any(path.name not in _BEFORE_A_RECORDING for path in self.path.iterdir()):
                 raise ValueRefused(f"{self.path} holds other files; give another folder")
-            files.write_about(self.path, self._about)
-        elif known != self._about:
+        elif known.key not in {None, self._about.key} and known.server == self._about.server:
+            raise ValueRefused(
+                f"{self.path} records the log of another access key, and each key has a log of its own; go on with the "
+                "same, or give another folder"
+            )
+        elif known.model_copy(update={"key": self._about.key}) != self._about:
             raise ValueRefused(
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "
                 "same, or give another folder"

@@ -50,6 +50,12 @@ class Recording:
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
+
+        >>> with client.record(folder / "run.parquet"):
+        ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        ...     bench.register(station)
+        >>> Recording(folder / "run.parquet").events()["event"].tolist()
+        ['registration', 'observation']
         """
         table, spans = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
@@ -58,7 +64,13 @@ class Recording:
         return build(columns, schema, tz=tz, complete=complete, server=self._about.server)
 
     def audit(self) -> Audit:
-        """Whether it is complete, from when to when, and what is missing."""
+        """Whether it is complete, from when to when, and what is missing.
+
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> recorder.recording.audit().events
+        0
+        """
         table, spans = self._read(distinct=False)
         distinct = _distinct(table)
         return _audit(distinct, spans, duplicates=table.num_rows - distinct.num_rows)
@@ -79,6 +91,14 @@ class Recording:
 
         Raises:
             ValueRefused: The instant is naive or lies before the recording, or ``tz`` is no time zone.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> state = recorder.recording.as_of(bench.get_clock())
+        >>> state["reported_num"].dropna().tolist()
+        [21.5]
         """
         moment("instant", instant)
         table, spans = self._read()
@@ -101,6 +121,12 @@ class Recording:
 
         Raises:
             ValueRefused: An instant is naive or lies before the recording, or the end lies before the beginning.
+
+        >>> begin = bench.get_clock()
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> len(recorder.recording.changes(begin, bench.advance(60)))
+        0
         """
         moment("begin", begin)
         moment("end", end)
@@ -111,16 +137,8 @@ class Recording:
 
     def _read(self, *, distinct: bool = True) -> tuple[pa.Table, list[Span]]:
         tables, spans = [files.STORED_SCHEMA.empty_table()], []
-        for number in files.part_numbers(self.path):
-            table, covered = files.read_part(self.path, number)
-            tables.append(table)
-            spans += covered
-        for number in files.journal_numbers(self.path):
-            try:
-                table, covered = files.read_journal(self.path, number)
-            except FileNotFoundError:
-                # It was sealed just now.
-                table, covered = files.read_part(self.path, number)
+        for number in files.event_numbers(self.path):
+            table, covered = files.read_numbered(self.path, number)
             tables.append(table)
             spans += covered
         whole = pa.concat_tables(tables).combine_chunks()
@@ -153,5 +171,5 @@ def _distinct(table: pa.Table) -> pa.Table:
 
 def _audit(table: pa.Table, spans: list[Span], *, duplicates: int) -> Audit:
     gaps = table.filter(pc.equal(table["event"], EventKind.GAP.value))
-    numbers = zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)
-    return audit(spans, [one for one in numbers if one[0] is not None], table.num_rows - gaps.num_rows, duplicates)
+    numbers = list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True))
+    return audit(spans, numbers, table.num_rows - gaps.num_rows, duplicates)

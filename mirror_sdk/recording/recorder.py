@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Self
 import pandas as pd
 
 from mirror_sdk._channels import LogReader
-from mirror_sdk._cursor import Batch
+from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
 from mirror_sdk.events import EventKind, event_filter, read_events
@@ -26,6 +27,9 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_ROTATION_SECONDS = 1e9
+"""Some decades: a larger number, such as ``inf``, means never."""
+
 
 class Tape:
     """What is written for what was read, whoever reads.
@@ -33,6 +37,7 @@ class Tape:
     Args:
         path: The folder of the recording.
         server: Where the log is read from.
+        key: Tells its access key from others: each has a log of its own.
         devices: Ids of the devices to record; ``None`` for all.
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: How large a file may become before the next one is begun.
@@ -51,6 +56,7 @@ class Tape:
         path: str | PathLike[str],
         *,
         server: str,
+        key: str,
         devices: Sequence[str] | None,
         paths: Sequence[str] | None,
         rotate_bytes: int,
@@ -59,18 +65,32 @@ class Tape:
     ) -> None:
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
-            if value <= 0:
+            if not value > 0:
                 raise ValueRefused(f"{name}={value} must be more than 0")
         about = About(
             server=server,
+            key=key,
             devices=None if devices is None else sorted(devices),
             paths=None if paths is None else sorted(paths),
         )
         self._now = now
         self.folder = RecordingFolder(
-            Path(path), about, rotate_bytes=rotate_bytes, rotate_after=timedelta(seconds=rotate_seconds)
+            Path(path),
+            about,
+            rotate_bytes=rotate_bytes,
+            rotate_after=timedelta(seconds=min(rotate_seconds, _LONGEST_ROTATION_SECONDS)),
         )
         self.needs_state = True
+
+    def begin(self, seq: int | None, state: pd.DataFrame) -> None:
+        """Write from where it is recorded, and the state to begin from.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        if self.folder.position is None:
+            self.write(NOTHING, after=None, seq=seq)
+        self.write_state(state)
 
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
         """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
@@ -119,8 +139,8 @@ class Recorder:
             self._reader = new_reader(tape.folder.position, self._stopped.wait)
             if not self._reader.is_placed:
                 self._reader.go_to_end()
-                tape.write(Batch(), after=None, seq=self._reader.position)
-            tape.write_state(take_state())
+            # The state is that of a later moment than the position, so that nothing lies between them.
+            tape.begin(self._reader.position, take_state())
         except BaseException:
             tape.folder.close()
             raise
@@ -170,6 +190,9 @@ class Recorder:
         """End it. What the log holds at this moment is in the files when this returns.
 
         Where the service cannot be reached, the next recorder with the same folder reads the rest.
+
+        Raises:
+            OSError: The rest could not be written.
         """
         self._stopped.set()
         with self._writing:
@@ -190,7 +213,9 @@ class Recorder:
             if not self._stopped.is_set():
                 _log.exception("a recording ended")
                 self.failure = error
-                self.stop()
+                # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+                with suppress(OSError):
+                    self.stop()
 
     def _step(self) -> None:
         after = self._reader.position
@@ -214,6 +239,8 @@ class Recorder:
             if reader.last_failure is not None:
                 raise reader.last_failure
             self._tape.write(batch, after=after, seq=reader.position)
+        if self._tape.needs_state:
+            self._tape.write_state(self._take_state())
 
     def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""

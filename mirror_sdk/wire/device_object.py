@@ -31,19 +31,28 @@ DesiredStatusField = Annotated[
 ]
 
 
+Origin = Literal["read", "subscription", "auto_observation"]
+"""By what a reported value came. An extension."""
+
+
 class Reported(WireModel):
-    """The last value received from the device; empty before the first one."""
+    """The last value received from the device; empty before the first one.
+
+    ``origin`` says by what it came; servers without this extension leave it out.
+    """
 
     value: Payload | None = None
     content_type: str | None = None
     reported_at: Timestamp | None = None
     expires_at: Timestamp | None = None
+    origin: str | None = None
 
 
 class Desired(WireModel):
     """The last value requested to be written, and what became of the write; empty before the first write.
 
-    ``content_type`` is the format it was written in; servers without this extension leave it out.
+    ``content_type`` is the format it was written in, ``category`` why the write failed; servers without these
+    extensions leave them out.
     ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
     issue time.
     """
@@ -54,13 +63,15 @@ class Desired(WireModel):
     desired_at: Timestamp | None = None
     status_updated_at: Timestamp | None = None
     requested_at: Timestamp | None = None
+    category: str | None = None
 
 
 class ResourceState(WireModel):
-    """One resource of a device object."""
+    """One resource of a device object; ``subscribed_at`` is an extension."""
 
     resource_path: str
     subscribed: bool
+    subscribed_at: Timestamp | None = None
     reported: Reported
     desired: Desired
 

@@ -32,6 +32,7 @@ ERROR_TYPES: dict[int, str] = {
     403: "access_denied",
     404: "not_found",
     405: "method_not_allowed",
+    406: "not_acceptable",
     408: "request_timeout",
     409: "conflict",
     410: "gone",

@@ -20,7 +20,10 @@ class WireModel(BaseModel):
     reads a request it validates with ``extra="forbid"`` and so names the unknown member.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True)
+    # A validator is built when it is first used: no program uses all of them.
+    model_config = ConfigDict(
+        extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form: wire names, nothing that was not given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 DEVICE_OBJECT = "/v3/devices/{device_id}/echo"
+SNAPSHOT = "/v3/device-echo"
 DEVICES = "/v3/devices"
 DEVICE = "/v3/devices/{device_id}"
 ENDPOINT_RESOURCES = "/v2/endpoints/{device_id}"
@@ -29,6 +30,7 @@ BENCH_CLOCK = "/sim/v1/clock"
 
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
+TOTAL_HEADER = "Mirror-Total"
 REQUEST_ID_HEADER = "X-Request-ID"
 
 MAX_HOLD_SECONDS = 55

@@ -37,7 +37,7 @@ class IllegalTransition(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The last desired value of a resource."""
+    """The last desired value of a resource; ``category`` says why its write failed."""
 
     command_id: int
     value: bytes
@@ -46,6 +46,7 @@ class Desired:
     desired_at: Instant
     requested_at: Instant
     status_updated_at: Instant | None = None
+    category: str | None = None
 
 
 def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredStatus:
@@ -70,16 +71,19 @@ def write_accepted(
     )
 
 
-def write_finished(current: Desired | None, *, command_id: int, succeeded: bool, at: Instant) -> Desired | None:
+def write_finished(current: Desired | None, *, command_id: int, category: str | None, at: Instant) -> Desired | None:
     """The desired value after a write command ended, or ``None`` where a newer write has superseded the command.
+
+    ``category`` says why it failed, and is ``None`` where it succeeded.
 
     Raises:
         IllegalTransition: The command ended before.
     """
     if current is None or current.command_id != command_id:
         return None
-    event = DesiredEvent.WRITE_SUCCEEDED if succeeded else DesiredEvent.WRITE_FAILED
-    return replace(current, status=next_status(current.status, event), desired_at=at, status_updated_at=at)
+    event = DesiredEvent.WRITE_SUCCEEDED if category is None else DesiredEvent.WRITE_FAILED
+    status = next_status(current.status, event)
+    return replace(current, status=status, desired_at=at, status_updated_at=at, category=category)
 
 
 def diagram() -> str:

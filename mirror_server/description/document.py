@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import metadata, resources
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -28,8 +29,9 @@ It follows the public API of Arm Pelion / Izuma Device Management (Connect, Noti
 parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
 
 A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
-of a body is refused; an unknown parameter of the query is ignored, but for `GET /v3/devices`, where it would be a
-filter. A parameter or a member that is there twice is refused; filters may be, and all of them have to hold.
+of a body is refused; an unknown parameter of the query is ignored, but for `GET /v3/devices` and `GET /v3/device-echo`,
+where it would be a filter. A parameter or a member that is there twice is refused; filters and `path` may be, and all
+filters have to hold.
 """
 _HEADERS: dict[str, Schema] = {
     routes.REQUEST_ID_HEADER: {
@@ -46,6 +48,11 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
     },
+    routes.TOTAL_HEADER: {
+        "description": "How many devices the answer has.",
+        "x-extension": True,
+        "schema": {"type": "integer", "minimum": 0},
+    },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }
@@ -54,6 +61,7 @@ _ERROR_MEANINGS = {
     401: "The access key is missing, malformed, unknown or revoked.",
     403: "The access key lacks the scope.",
     404: "There is no such thing.",
+    406: "There is no such form; the message names those there are.",
     408: "The body did not arrive in time.",
     409: "It contradicts what is there.",
     410: "The poll channel was deleted meanwhile.",
@@ -139,7 +147,8 @@ def _operation(operation: Operation, path: str, scopes: Collection[str]) -> Sche
 
 def _answer(answer: Answer) -> Schema:
     described: Schema = {"description": answer.meaning, "headers": _header_references(*answer.headers)}
-    return described | ({} if answer.content is None else {"content": _content(answer.content)})
+    content = {media_type: one for form in answer.contents for media_type, one in _content(form).items()}
+    return described | ({"content": content} if content else {})
 
 
 def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
@@ -216,7 +225,7 @@ def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
 def _contents(operation: Operation) -> Iterator[Content]:
     if operation.body is not None:
         yield operation.body
-    yield from (answer.content for answer in operation.answers if answer.content is not None)
+    yield from chain.from_iterable(answer.contents for answer in operation.answers)
 
 
 def _refused_extras(operations: Collection[Operation], schemas: Mapping[str, Schema]) -> set[str]:

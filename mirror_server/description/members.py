@@ -64,6 +64,7 @@ _OF_MODELS = {
         "status": "0 pending, 1 success, 2 failure.",
         "status_updated_at": "When the write succeeded or failed; absent while it is pending.",
         "requested_at": "When the write was issued; an extension.",
+        "category": "Why the write failed, in one word, as in its async response; an extension.",
     },
     "Device": {
         "id": "The device's id.",
@@ -139,10 +140,12 @@ _OF_MODELS = {
         "content_type": "The format of the value.",
         "reported_at": "When the value was received from the device.",
         "expires_at": "Until when the value is fresh; absent when the device does not say.",
+        "origin": "By what the value came: `read`, `subscription` or `auto_observation`; an extension.",
     },
     "ResourceState": {
         "resource_path": "The resource path.",
         "subscribed": "Whether the device accepted a subscription that has not ended.",
+        "subscribed_at": "Since when it is subscribed; absent when it is not; an extension.",
         "reported": "The last value received from the device.",
         "desired": "The last value requested to be written.",
     },

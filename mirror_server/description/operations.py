@@ -10,6 +10,7 @@ from mirror_sdk.wire import (
     directory,
     notifications,
     routes,
+    snapshot,
     subscriptions,
 )
 from mirror_server.callout import LIMIT_SECONDS
@@ -39,6 +40,11 @@ _STREAM = (
     '"timestamp":1614180566644}\n\n'
     ": still here\n\n"
     'id: 57\nevent: gap\ndata: {"first":42,"last":57}\n\n'
+)
+_SNAPSHOT = (
+    '{"object":"device-echo","device_id":"015f2ab4c6d80000000000010010003f","endpoint_name":"sensor-1",'
+    '"created_at":"2026-11-20T12:37:55.576Z","updated_at":"2026-11-20T12:00:00.000Z","resources":[]}\n'
+    '{"object":"snapshot-end","taken_at":"2026-11-20T12:37:55.576Z","device_count":1,"revision":482113,"seq":57}\n'
 )
 
 
@@ -75,6 +81,27 @@ MIRROR: dict[tuple[str, str], Operation] = {
             Answer(code=304, meaning="Nothing has changed.", headers=("ETag",)),
         ),
         errors=(404,),
+    ),
+    ("get", routes.SNAPSHOT): Operation(
+        name="get_snapshot",
+        group="Mirror",
+        summary="Every device object of a selection, all as of one instant",
+        meaning="As NDJSON, a device object a line, or as an Arrow IPC stream with a row a device and its resources in"
+        " a list, as the header `Accept` asks; NDJSON by default. The last line, or the metadata `mirror.end` of the"
+        " last batch, tells how many devices there were: an answer without it has broken off. Devices are selected as"
+        " in `GET /v3/devices`; any other parameter is taken for a filter.",
+        parameters=parameters.SNAPSHOT,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The device objects, as they are made.",
+                content=_text(snapshot.NDJSON, _SNAPSHOT),
+                other_content=_text(snapshot.ARROW, "an Arrow IPC stream"),
+                headers=(routes.TOTAL_HEADER,),
+            ),
+        ),
+        errors=(406,),
+        is_extension=True,
     ),
     ("get", routes.DEVICES): Operation(
         name="list_devices",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS, MAX_RETRIES
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
-from mirror_sdk.wire.paths import PATH_PATTERN
+from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
+from mirror_sdk.wire.snapshot import COMPRESSIONS, MAX_PATTERNS
 from mirror_server.description.parts import Parameter, Schema, header, query, whole_number, words
 
 _TEXT: Schema = {"type": "string"}
@@ -44,6 +45,7 @@ def _filter(field: str, operator: str) -> Parameter:
     return query(f"{field}__{operator}", f"Only devices whose `{field}` is {_OPERATORS[operator]}.", schema)
 
 
+_PAGING = {"limit", "after", "order", "include"}
 DIRECTORY = (
     query("limit", "How many devices at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
     query("after", "The id of the last device of the page before.", _TEXT),
@@ -53,6 +55,28 @@ DIRECTORY = (
         "filter", "Filters in one parameter, encoded like a query: `state%3Dregistered%26endpoint_type%3DLight`.", _TEXT
     ),
     *(_filter(field, operator) for field in FILTER_FIELDS for operator in FILTER_OPERATORS),
+)
+_PATTERN: Schema = _TEXT | {"pattern": TEXT_PATTERN}
+SNAPSHOT = (
+    query(
+        "path",
+        "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given"
+        " several times.",
+        {"type": "array", "items": _PATTERN, "maxItems": MAX_PATTERNS},
+        is_repeated=True,
+    ),
+    query(
+        "compression",
+        "How the buffers of an Arrow stream are compressed.",
+        words(*COMPRESSIONS, default=COMPRESSIONS[0]),
+    ),
+    query(
+        "changed_after",
+        "The `revision` of an earlier snapshot: of a device that has not changed since, the answer tells only that it"
+        " is there.",
+        whole_number(0),
+    ),
+    *(parameter for parameter in DIRECTORY if parameter.name not in _PAGING),
 )
 UNLESS_CHANGED = (
     header("If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304.", _TEXT),

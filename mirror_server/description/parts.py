@@ -12,19 +12,23 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A parameter of the path, the query or a header; ``is_extension`` where the public API lacks it."""
+    """A parameter of the path, the query or a header.
+
+    ``is_extension`` where the public API lacks it, ``is_repeated`` where each entry of a list is given by itself.
+    """
 
     name: str
     place: str
     meaning: str
     schema: Schema
     is_extension: bool = False
+    is_repeated: bool = False
 
     def to_openapi(self) -> Schema:
         """The parameter as OpenAPI has it."""
         shown: Schema = {"name": self.name, "in": self.place, "description": self.meaning, "schema": self.schema}
         if self.schema.get("type") == "array":
-            shown |= {"style": "form", "explode": False}
+            shown |= {"style": "form", "explode": self.is_repeated}
         if self.is_extension:
             shown["x-extension"] = True
         return shown | {"required": True} if self.place == "path" else shown
@@ -51,12 +55,21 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that is no error; ``headers`` are the names of those it may have beside the usual."""
+    """An answer that is no error; ``headers`` are the names of those it may have beside the usual.
+
+    ``other_content`` is for a form that a client may ask for instead.
+    """
 
     code: int
     meaning: str
     content: Content | None = None
+    other_content: Content | None = None
     headers: tuple[str, ...] = ()
+
+    @property
+    def contents(self) -> list[Content]:
+        """Every form it comes in."""
+        return [content for content in (self.content, self.other_content) if content is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +99,13 @@ class Operation:
     is_extension: bool = False
 
 
-def query(name: str, meaning: str, schema: Schema, *, is_extension: bool = False) -> Parameter:
+def query(
+    name: str, meaning: str, schema: Schema, *, is_extension: bool = False, is_repeated: bool = False
+) -> Parameter:
     """A parameter of the query; none is required."""
-    return Parameter(name=name, place="query", meaning=meaning, schema=schema, is_extension=is_extension)
+    return Parameter(
+        name=name, place="query", meaning=meaning, schema=schema, is_extension=is_extension, is_repeated=is_repeated
+    )
 
 
 def header(name: str, meaning: str, schema: Schema) -> Parameter:

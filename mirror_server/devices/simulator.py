@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from mirror_sdk.wire.bench import AnswerMode
 from mirror_sdk.wire.paths import parse_path
@@ -46,12 +47,7 @@ class Simulator:
         with self._fleet.turn() as turn:
             for document in self._store.load().values():
                 self._fleet.come_online(turn, self._fleet.adopt(SimulatedDevice.from_json(document)))
-            taken_names = self._endpoint_names()
-            indices = itertools.count()
-            while len(self._fleet.lines) < count:
-                device = seeded_device(self._seed, next(indices), turn.now)
-                if device.endpoint_name not in taken_names:
-                    self._register_new(turn, device)
+            self._add_seeded(turn, self._seed, count - len(self._fleet.lines))
 
     def stop(self) -> None:
         """Let go of all devices; what is stored of them stays."""
@@ -106,6 +102,11 @@ class Simulator:
             )
             self._register_new(turn, device)
         return device.device_id
+
+    def add_seeded(self, count: int, seed: int) -> list[str]:
+        """Add devices of a seed, of all kinds in turn; gives their ids. A name that is taken is passed over."""
+        with self._fleet.turn() as turn:
+            return self._add_seeded(turn, seed, count)
 
     def set_behaviour(
         self,
@@ -214,6 +215,14 @@ class Simulator:
         """
         with self._fleet.turn() as turn:
             self._fleet.deregister(turn, self._registered_line(device_id))
+
+    def _add_seeded(self, turn: Turn, seed: int, count: int) -> list[str]:
+        taken_names = self._endpoint_names()
+        every = (seeded_device(seed, index, turn.now) for index in itertools.count())
+        added = list(islice((device for device in every if device.endpoint_name not in taken_names), max(0, count)))
+        for device in added:
+            self._register_new(turn, device)
+        return [device.device_id for device in added]
 
     def _register_new(self, turn: Turn, device: SimulatedDevice) -> None:
         line = self._fleet.adopt(device)

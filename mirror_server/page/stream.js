@@ -12,7 +12,8 @@ export async function* readEvents(url, { key, signal, opened, closed }) {
     const stop = () => attempt.abort();
     signal.addEventListener("abort", stop);
     try {
-      const headers = { Authorization: `Bearer ${key}`, ...(last === null ? {} : { "Last-Event-ID": last }) };
+      // A proxy may keep back what is not asked for as a stream.
+      const headers = { Accept: "text/event-stream", Authorization: `Bearer ${key}`, ...(last === null ? {} : { "Last-Event-ID": last }) };
       const answer = await fetch(url, { headers, signal: attempt.signal, cache: "no-store" });
       if (!answer.ok) {
         // A log that is new does not know the position; of all else only a failure of the server passes by itself.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from mirror_sdk.wire.device_object import Origin
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, QUEUE_LIMIT
 from mirror_server.clock import Clock
 from mirror_server.core import events
@@ -173,12 +174,12 @@ class CommandService:
     ) -> None:
         status, category = outcome
         now = self._clock.now()
-        succeeded = category is None
         commands.finish(session, command.command_id, now)
         if command.request.is_write:
-            self._finish_write(session, command, succeeded=succeeded, now=now)
-        if command.request.method == "GET" and succeeded and content is not None:
-            devices.report(session, [reported_row(command.device_id, command.request.path, content, now)])
+            self._finish_write(session, command, category, now)
+        if command.request.method == "GET" and category is None and content is not None:
+            row = reported_row(command.device_id, command.request.path, content, now, "read")
+            devices.report(session, [row])
         response = events.async_response(
             async_id=command.async_id,
             status=status,
@@ -190,21 +191,22 @@ class CommandService:
         )
         self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
 
-    def _finish_write(self, session: Session, command: Command, *, succeeded: bool, now: Instant) -> None:
+    def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
         current = devices.desired(session, command.device_id, command.request.path)
-        value = write_finished(current, command_id=command.command_id, succeeded=succeeded, at=now)
+        value = write_finished(current, command_id=command.command_id, category=category, at=now)
         if value is not None:
             devices.put_desired(session, command.device_id, command.request.path, value)
 
 
-def reported_row(device_id: str, path: str, content: Content, now: Instant) -> dict[str, object]:
-    """A value from a device as :func:`mirror_server.store.devices.report` takes it."""
+def reported_row(device_id: str, path: str, content: Content, now: Instant, origin: Origin) -> dict[str, object]:
+    """A value from a device, and by what it came, as :func:`mirror_server.store.devices.report` takes it."""
     max_age = content.max_age_seconds
     return {
         "device_id": device_id,
         "path": path,
         "value": content.payload,
         "content_type": content.content_type,
+        "origin": origin,
         "at": now,
         "expires_at": after_seconds(now, max_age) if max_age is not None else None,
     }

@@ -15,6 +15,7 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_row
+from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
@@ -56,15 +57,22 @@ class DeviceService:
         self._contact = contact
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
+        self._held = HeldPages()
 
-    def device_object(self, device_id: str) -> tuple[DeviceRow, list[ResourceRow]]:
-        """A device and all its resources, as of one instant.
+    def device_object(self, device_id: str, encode: Callable[[DeviceRow, list[ResourceRow]], bytes]) -> bytes:
+        """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
 
         Raises:
             Refusal: There is no such device (404).
         """
         with self._database.read() as session:
-            return _known(session, device_id), devices.resources(session, device_id)
+            device = _known(session, device_id)
+            key = (device_id, device.revision)
+            encoded = self._held.get(key)
+            if encoded is None:
+                encoded = encode(device, devices.resources(session, device_id))
+                self._held.put(key, encoded)
+        return encoded
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
@@ -149,11 +157,15 @@ class DeviceService:
         def work(session: Session) -> None:
             now = self._clock.now()
             device_ids = {observation.device_id for observation in observations}
-            known = {device_id for device_id in device_ids if devices.find(session, device_id)}
+            found = {device_id: devices.find(session, device_id) for device_id in device_ids}
+            known = {device_id: device for device_id, device in found.items() if device is not None}
             devices.touch(session, sorted(known), now)
-            for observation in observations:
-                if observation.device_id in known:
-                    self._store_observation(session, observation, now)
+            rows = [
+                self._tell_observation(session, known[observation.device_id], observation, now)
+                for observation in observations
+                if observation.device_id in known
+            ]
+            devices.report(session, rows)
 
         return self._database.insist(work)
 
@@ -216,14 +228,17 @@ class DeviceService:
         subscriptions.reset_device(session, device_id)
         self._log.append_for_all(session, kind, device_id, device_id)
 
-    def _store_observation(self, session: Session, observation: Observation, now: Instant) -> None:
-        device_id, path = observation.device_id, observation.path
-        devices.report(session, [reported_row(device_id, path, observation.content, now)])
+    def _tell_observation(
+        self, session: Session, device: DeviceRow, observation: Observation, now: Instant
+    ) -> dict[str, object]:
+        """Tell who is subscribed; gives the row to store."""
+        device_id, path, content = observation.device_id, observation.path, observation.content
         app_ids = subscriptions.active_apps(session, device_id, path)
         if app_ids:
             self._subscriptions.notify(
-                session, device_id, path, observation.content, changed_at=observation.changed_at, app_ids=app_ids
+                session, device, path, content, changed_at=observation.changed_at, app_ids=app_ids
             )
+        return reported_row(device_id, path, content, now, "subscription" if app_ids else "auto_observation")
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

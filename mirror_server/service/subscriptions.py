@@ -113,19 +113,21 @@ class SubscriptionService:
     def _store_accepted(self, session: Session, device_id: str, path: str, initial: Content | None) -> None:
         """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
         before = subscriptions.active_apps(session, device_id, path)
-        waited = subscriptions.accepted(session, device_id, path)
+        now = self._clock.now()
+        waited = subscriptions.accepted(session, device_id, path, now)
         if initial is None:
             return
         changed = initial.payload != devices.reported_value(session, device_id, path)
-        now = self._clock.now()
-        devices.report(session, [reported_row(device_id, path, initial, now)])
+        devices.report(session, [reported_row(device_id, path, initial, now, "subscription")])
         app_ids = [*before, *waited] if changed else waited
-        self.notify(session, device_id, path, initial, changed_at=now, app_ids=app_ids)
+        device = devices.find(session, device_id)
+        if device is not None:
+            self.notify(session, device, path, initial, changed_at=now, app_ids=app_ids)
 
     def notify(
         self,
         session: Session,
-        device_id: str,
+        device: devices.DeviceRow,
         path: str,
         content: Content,
         *,
@@ -133,10 +135,9 @@ class SubscriptionService:
         app_ids: Iterable[str],
     ) -> None:
         """Add an observation event to the logs of these applications."""
-        device = devices.find(session, device_id)
         event = events.notification(
-            device_id=device_id,
-            endpoint_name=device.endpoint_name if device else "",
+            device_id=device.device_id,
+            endpoint_name=device.endpoint_name,
             path=path,
             payload=content.payload,
             content_type=content.content_type,
@@ -144,7 +145,7 @@ class SubscriptionService:
             changed_at=changed_at,
         )
         for app_id in app_ids:
-            self._log.append(session, app_id, NOTIFICATIONS, device_id, event)
+            self._log.append(session, app_id, NOTIFICATIONS, device.device_id, event)
 
     def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
         observable = [resource.path for resource in devices.announced(session, device.device_id) if resource.observable]

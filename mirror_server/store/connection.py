@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -56,10 +57,18 @@ class Connection:
         self._raw.adapters.register_dumper(int, Int8Dumper)
         self._raw.adapters.register_dumper(int, Int8BinaryDumper)
         self._raw.adapters.register_dumper(str, _TextDumper)
+        self._numbers = count(1)
 
     def execute(self, statement: str, parameters: Mapping[str, Any] = {}, /) -> Cursor:
         """Execute a statement."""
         return self._raw.execute(_translated(statement), parameters, binary=True)
+
+    def each(self, statement: str, size: int, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """The rows of the result, ``size`` of them at a time; PostgreSQL holds the others."""
+        with self._raw.cursor(f"each_{next(self._numbers)}", binary=True) as cursor:
+            cursor.execute(_translated(statement), parameters)
+            while rows := cursor.fetchmany(size):
+                yield rows
 
     def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
         """Execute a statement once for each set of parameters."""

@@ -9,21 +9,26 @@ from typing import Any
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
+from mirror_server.store import revisions
 from mirror_server.store.session import Session
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-    " created_at, updated_at, last_contact_at, registration_expires_at"
+    " created_at, updated_at, last_contact_at, registration_expires_at, revision"
 )
-_RESOURCE = (
-    "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " desired_value, desired_content_type, desired_status, desired_at, desired_updated_at, requested_at"
+RESOURCE_COLUMNS = (
+    "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
+    " reported_origin, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
+    " requested_at, desired_category"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1."""
+    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1.
+
+    ``revision`` is the number of the last change of its device object; see :mod:`mirror_server.store.revisions`.
+    """
 
     device_id: str
     endpoint_name: str
@@ -35,6 +40,7 @@ class DeviceRow:
     updated_at: Instant
     last_contact_at: Instant
     registration_expires_at: Instant
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +49,19 @@ class ResourceRow:
 
     path: str
     subscribed: int
+    subscribed_at: Instant | None
     reported_value: bytes | None
     reported_content_type: str | None
     reported_at: Instant | None
     reported_expires_at: Instant | None
+    reported_origin: str | None
     desired_value: bytes | None
     desired_content_type: str | None
     desired_status: int | None
     desired_at: Instant | None
     desired_updated_at: Instant | None
     requested_at: Instant | None
+    desired_category: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,12 @@ class Condition:
     column: str
     comparison: str
     values: tuple[str | int, ...]
+
+
+def newest_contact(session: Session) -> Instant | None:
+    """When a device made contact last; ``None`` without devices."""
+    instant: Instant | None = session.scalar("SELECT MAX(last_contact_at) FROM devices")
+    return instant
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
@@ -100,6 +115,7 @@ def put(session: Session, device: DeviceRow) -> None:
         " registration_expires_at = excluded.registration_expires_at",
         **{name: getattr(device, name) for name in DeviceRow.__slots__},
     )
+    revisions.note_change(session, [device.device_id])
 
 
 def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
@@ -111,6 +127,7 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
         registered=int(registered),
         at=at,
     )
+    revisions.note_change(session, [device_id])
 
 
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
@@ -125,12 +142,12 @@ def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
     """Up to ``limit`` devices that meet all conditions, by id, beginning behind the id ``after``."""
-    where, parameters = _where(conditions)
+    where, parameters = where_of(conditions)
     if after is not None:
         where.append(f"device_id {'<' if descending else '>'} :after")
         parameters["after"] = after
     rows = session.rows(
-        f"SELECT {_DEVICE} FROM devices{_clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
+        f"SELECT {_DEVICE} FROM devices{clause(where)} ORDER BY device_id {'DESC' if descending else 'ASC'}"
         " LIMIT :limit",
         limit=limit,
         **parameters,
@@ -140,8 +157,8 @@ def page(
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
     """How many devices meet all conditions."""
-    where, parameters = _where(conditions)
-    return int(session.scalar(f"SELECT count(*) FROM devices{_clause(where)}", **parameters))
+    where, parameters = where_of(conditions)
+    return int(session.scalar(f"SELECT count(*) FROM devices{clause(where)}", **parameters))
 
 
 def registered(session: Session) -> list[DeviceRow]:
@@ -176,7 +193,7 @@ def delete(session: Session, device_id: str) -> None:
 
 def resources(session: Session, device_id: str) -> list[ResourceRow]:
     """All resources the device has ever introduced."""
-    rows = session.rows(f"SELECT {_RESOURCE} FROM resources WHERE device_id = :device_id", device_id=device_id)
+    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
     return [ResourceRow(*row) for row in rows]
 
 
@@ -209,6 +226,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
             for resource in announced_now
         ],
     )
+    revisions.note_change(session, [device_id])
 
 
 def knows_path(session: Session, device_id: str, path: str) -> bool:
@@ -235,32 +253,34 @@ def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
 
     Args:
         session: The transaction.
-        values: ``device_id, path, value, content_type, at, expires_at`` of each.
+        values: ``device_id, path, value, content_type, origin, at, expires_at`` of each.
     """
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
-        " reported_value, reported_content_type, reported_at, reported_expires_at)"
-        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :at, :expires_at)"
+        " reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at)"
+        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :origin, :at, :expires_at)"
         " ON CONFLICT (device_id, path) DO UPDATE SET reported_value = excluded.reported_value,"
-        " reported_content_type = excluded.reported_content_type, reported_at = excluded.reported_at,"
+        " reported_content_type = excluded.reported_content_type, reported_origin = excluded.reported_origin,"
+        " reported_at = excluded.reported_at,"
         " reported_expires_at = excluded.reported_expires_at",
         values,
     )
+    revisions.note_change(session, {value["device_id"] for value in values})
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
         "SELECT desired_command_id, desired_value, desired_content_type, desired_status, desired_at, requested_at,"
-        " desired_updated_at"
+        " desired_updated_at, desired_category"
         " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
         device_id=device_id,
         path=path,
     )
     if row is None:
         return None
-    command_id, value, content_type, status, *instants = row
-    return Desired(command_id, value, content_type, DesiredStatus(status), *instants)
+    command_id, value, content_type, status, *rest = row
+    return Desired(command_id, value, content_type, DesiredStatus(status), *rest)
 
 
 def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
@@ -268,7 +288,7 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
-        " requested_at = :requested_at, desired_updated_at = :status_updated_at"
+        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
@@ -279,10 +299,13 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
         desired_at=desired_value.desired_at,
         requested_at=desired_value.requested_at,
         status_updated_at=desired_value.status_updated_at,
+        category=desired_value.category,
     )
+    revisions.note_change(session, [device_id])
 
 
-def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
+def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
+    """The conditions in SQL, and the values of the parameters in them."""
     clauses = []
     parameters: dict[str, Any] = {}
     for index, condition in enumerate(conditions):
@@ -293,5 +316,6 @@ def _where(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
     return clauses, parameters
 
 
-def _clause(where: Sequence[str]) -> str:
+def clause(where: Sequence[str]) -> str:
+    """The clause that begins with WHERE; none where there is no condition."""
     return f" WHERE {' AND '.join(where)}" if where else ""

@@ -35,6 +35,21 @@ def insert(session: Session, key: StoredKey) -> None:
     )
 
 
+def put(session: Session, key: StoredKey) -> None:
+    """Add a key; one with this id that is there gets its secret and its scopes and is in use again."""
+    session.run(
+        "INSERT INTO access_keys (key_id, name, secret_hash, scopes, created_at)"
+        " VALUES (:key_id, :name, :secret_hash, :scopes, :created_at)"
+        " ON CONFLICT (key_id) DO UPDATE SET"
+        " secret_hash = excluded.secret_hash, scopes = excluded.scopes, revoked_at = NULL",
+        key_id=key.key_id,
+        name=key.name,
+        secret_hash=key.secret_hash,
+        scopes=key.scopes,
+        created_at=key.created_at,
+    )
+
+
 def find(session: Session, key_id: str) -> StoredKey | None:
     """The key with this id, revoked or not."""
     row = session.row(f"SELECT {_COLUMNS} FROM access_keys WHERE key_id = :key_id", key_id=key_id)

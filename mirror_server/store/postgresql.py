@@ -34,7 +34,7 @@ from mirror_server.store.connection import (
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.neighbours import Neighbours
-from mirror_server.store.session import Cursor, Session
+from mirror_server.store.session import Cursor, Row, Session
 from mirror_server.store.url import shown
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,39 @@ class _Speaking(Session):
         # An id that is that long, or has two lines, came from outside and names nothing.
         if len(word.encode()) <= _LONGEST_WORD and "\n" not in word:
             self.words[word] = None
+
+
+class _Reading(Session):
+    """A session that reads, and says so where the database cannot be reached any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._raw = connection
+
+    def rows(self, statement: str, **parameters: Any) -> list[Row]:
+        """See :class:`Session`."""
+        with _told():
+            return super().rows(statement, **parameters)
+
+    def row(self, statement: str, **parameters: Any) -> Row | None:
+        """See :class:`Session`."""
+        with _told():
+            return super().row(statement, **parameters)
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        """See :class:`Session`."""
+        with _told():
+            yield from self._raw.each(statement, size, parameters)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        if is_of_storage(error):
+            raise unreachable() from error
+        raise
 
 
 class PostgresBackend:
@@ -144,11 +177,7 @@ class PostgresBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         connection = self._begin_reading()
         try:
-            yield Session(connection)
-        except psycopg.Error as error:
-            if is_of_storage(error):
-                raise unreachable() from error
-            raise
+            yield _Reading(connection)
         finally:
             self._end_reading(connection)
 

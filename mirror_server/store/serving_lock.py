@@ -23,7 +23,8 @@ class ServingLock:
 
     def __init__(self, database_path: Path) -> None:
         path = database_path.with_name(f"{database_path.name}.lock")
-        self._lock = FileLock(path, timeout=0)
+        # Whoever closes the server may be another thread than the one that opened it.
+        self._lock = FileLock(path, timeout=0, thread_local=False)
         if not path.parent.is_dir():
             # The lock would make the folder, which may be one nobody meant.
             raise DatabaseError(

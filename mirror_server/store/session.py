@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
@@ -18,6 +18,10 @@ class Cursor(Protocol):
 
     def fetchone(self) -> Any:
         """The next row, or ``None``."""
+        ...
+
+    def fetchmany(self, size: int, /) -> list[Any]:
+        """So many of the next rows, or fewer at the end."""
         ...
 
     def fetchall(self) -> list[Any]:
@@ -47,6 +51,12 @@ class Session:
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of the result."""
         return self._connection.execute(statement, parameters).fetchall()
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        """The rows of the result, ``size`` of them at a time, so that they need not all be held at once."""
+        cursor = self._connection.execute(statement, parameters)
+        while rows := cursor.fetchmany(size):
+            yield rows
 
     def row(self, statement: str, **parameters: Any) -> Row | None:
         """The first row of the result, or ``None``."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirror_server.core.instants import Instant
+from mirror_server.store import revisions
 from mirror_server.store.session import Session
 
 
@@ -92,6 +94,7 @@ def reset_device(session: Session, device_id: str) -> None:
     """Begin anew after a full registration or its end: no subscription, and the device observes nothing."""
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
+    revisions.note_change(session, [device_id])
 
 
 def clear_ended(session: Session, device_id: str) -> None:
@@ -102,6 +105,7 @@ def clear_ended(session: Session, device_id: str) -> None:
         " AND s.state <> 'refused')",
         device_id=device_id,
     )
+    revisions.note_change(session, [device_id])
 
 
 def wanted_paths(session: Session, device_id: str) -> list[str]:
@@ -134,8 +138,8 @@ def devices_with_work(session: Session) -> list[str]:
     return [row[0] for row in rows]
 
 
-def accepted(session: Session, device_id: str, path: str) -> list[str]:
-    """The device accepted a subscribe command; gives the applications that waited for it."""
+def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
+    """The device accepted a subscribe command at this instant; gives the applications that waited for it."""
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
         " WHERE device_id = :device_id AND path = :path AND state = 'wanted' RETURNING app_id",
@@ -143,11 +147,15 @@ def accepted(session: Session, device_id: str, path: str) -> list[str]:
         path=path,
     )
     session.run(
-        "UPDATE resources SET observing = 1, subscribed = :subscribed WHERE device_id = :device_id AND path = :path",
+        "UPDATE resources SET observing = 1, subscribed = :subscribed,"
+        " subscribed_at = CASE WHEN subscribed = 1 THEN subscribed_at ELSE :at END"
+        " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
         subscribed=int(bool(active_apps(session, device_id, path))),
+        at=at,
     )
+    revisions.note_change(session, [device_id])
     return sorted(row[0] for row in rows)
 
 

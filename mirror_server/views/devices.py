@@ -23,8 +23,9 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
     @routes.get("/v3/devices/<device_id>/echo")
     @requires(Scope.READ)
     def get_device_object(device_id: str) -> Response:
-        body, tag = present.device_object(*devices.device_object(device_id), clock.now())
-        unchanged = request.if_none_match.contains_weak(tag)
+        content = devices.device_object(device_id, present.device_content)
+        body, tag = present.device_object(content, clock.now())
+        unchanged = "If-None-Match" in request.headers and request.if_none_match.contains_weak(tag)
         answer = empty_answer(304) if unchanged else Response(body, content_type="application/json")
         answer.set_etag(tag, weak=True)
         return answer

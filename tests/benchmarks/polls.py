@@ -1,137 +1,112 @@
-"""What one server process holds: memory of a held poll, other requests beside many, the time to wake them all.
+"""Held polls: how soon one is answered after an event, and what many of them cost.
 
-Run it as ``python tests/benchmarks/polls.py --polls 5000``. The client is a process of its own.
+The event is an observation of a device (see ``device_side.py``). Many polls are held by a client of its own; what else
+the server answers meanwhile is compared with a second server that holds none.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import resource
-import subprocess
-import sys
-import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-import click
 import httpx
+from children import ChildFailed, Program, Server, program
+from device_object import object_requests
+from filling import Filled, fill
+from machine import allow_many_connections
+from measuring import Figure, Samples, alternate, at_least, at_most, median, percentile, ratio
+from run_settings import Run, get
+from serving import hello, with_device_side
 
-from mirror_server import keys
-from mirror_server.keys import Scope
-from mirror_server.store.database import Database
+NAME = "polls"
+_BETWEEN_EVENTS_SECONDS = 0.005
+_OPEN_SECONDS = 60
 
-ROOT = Path(__file__).parents[2]
-READS = 3000
+
+def measure(run: Run) -> Iterator[Figure]:
+    allow_many_connections()
+    filled = fill(run.folder / "polls.db", device_count=run.scale.devices, resource_count=run.scale.resources)
+    yield from one_poll(run, filled)
+    yield from many_polls(run, filled)
+
+
+def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
+    """An event and the poll that waits for it, beside requests for hello sent by the same client."""
+    with ExitStack() as stack:
+        server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        hello_server = stack.enter_context(hello(run, run.cores.one))
+        holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
+        worst: list[float] = []
+
+        def event_to_answer() -> float:
+            holder.tell(do="watch", port=server.port, key=filled.key, count=run.scale.events)
+            holder.hear()
+            waits = [_event_to_answer(devices, holder, filled) for _ in range(run.scale.events)]
+            worst.append(percentile(waits, 0.99))
+            return percentile(waits, 0.5)
+
+        def hello_request() -> float:
+            answer = holder.ask(do="ask", port=hello_server.port, request=get("/"), count=run.scale.events)
+            return percentile([taken / 1e6 for taken in answer["taken_ns"]], 0.5)
+
+        samples = alternate({"event to answer": event_to_answer, "hello": hello_request}, run.scale.rounds)
+    what = "event -> held poll, p50 / hello request"
+    yield ratio(NAME, what, samples, "event to answer", "hello", "ms", at_most(3))
+    yield median(NAME, "event -> held poll, p99", worst[1:], "ms", at_most(5))
+
+
+def _event_to_answer(devices: Program, holder: Program, filled: Filled) -> float:
+    # The poll is sent as soon as the last one is answered; the event comes when it is parked.
+    time.sleep(_BETWEEN_EVENTS_SECONDS)
+    event = devices.ask(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
+    return float(holder.hear()["at_ns"] - event["at_ns"]) / 1e6
+
+
+def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
+    """Their memory, E1 beside them, and one event to all of them."""
+    count = run.scale.polls
+    with ExitStack() as stack:
+        held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        other, _ = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
+        requests = object_requests(filled)
+        run.rate(held_by, requests)
+        before = resident_bytes(held_by.pid)
+        holder.tell(do="hold", port=held_by.port, key=filled.key, count=count)
+        holder.hear()
+        wait_until_open(held_by, filled.key, count)
+        each_kib = (resident_bytes(held_by.pid) - before) / count / 1024
+        sides = {"beside": partial(run.rate, held_by, requests), "alone": partial(run.rate, other, requests)}
+        samples: Samples = alternate(sides, run.scale.rounds)
+        event = devices.ask(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
+        woken = holder.hear()
+        if woken["answered"] != count:
+            raise ChildFailed(f"of {count} held polls {woken['answered']} were answered")
+        seconds = (woken["last_at_ns"] - event["at_ns"]) / 1e9
+    yield Figure(NAME, f"memory of each of {count:,} held polls", each_kib, "KiB", at_most(20))
+    what = f"E1 beside {count:,} held polls / alone"
+    yield ratio(NAME, what, samples, "beside", "alone", "/s", at_least(0.85))
+    yield Figure(NAME, f"one event to all {count:,} polls", seconds, "s", at_most(1))
+
+
+def wait_until_open(server: Server, key: str, count: int) -> None:
+    """Wait until the server holds all polls."""
+    end_at = time.monotonic() + _OPEN_SECONDS
+    headers = {"Authorization": f"Bearer {key}"}
+    while True:
+        metrics = httpx.get(f"{server.url}/metrics", headers=headers, timeout=30).raise_for_status().text
+        if f"mirror_open_polls {float(count)}\n" in metrics:
+            return
+        if time.monotonic() > end_at:
+            raise ChildFailed(f"the server does not hold {count} polls; is the limit of open files too low?")
+        time.sleep(0.05)
 
 
 def resident_bytes(pid: int) -> int:
+    """What a process has in memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def reads_a_second(client: httpx.Client, path: str) -> float:
-    began = time.perf_counter()
-    for _ in range(READS):
-        client.get(path).raise_for_status()
-    return READS / (time.perf_counter() - began)
-
-
-async def open_poll(port: int, key: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    path = "/v2/notification/pull?after=latest&hold=55"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
-    return reader, writer
-
-
-async def hold(port: int, key: str, count: int) -> None:
-    """Open the polls, say so, then tell how long after the word from stdin all of them were answered."""
-    polls = []
-    for _ in range(count):
-        polls.append(await open_poll(port, key))
-        if len(polls) % 100 == 0:
-            await asyncio.sleep(0)
-    print("open", flush=True)
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, sys.stdin.readline)
-    began = time.perf_counter()
-    print("ready", flush=True)
-    answers = await asyncio.gather(*(reader.readuntil(b"\r\n") for reader, _ in polls))
-    print(time.perf_counter() - began, sum(answer.startswith(b"HTTP/1.1 200") for answer in answers), flush=True)
-    for _, writer in polls:
-        writer.close()
-
-
-@click.command()
-@click.option("--polls", default=5000, show_default=True, help="How many polls to hold open.")
-@click.option("--as-client", nargs=2, type=(int, str), hidden=True)
-def main(polls: int, as_client: tuple[int, str] | None) -> None:
-    """Measure, and print a table."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if as_client is not None:
-        asyncio.run(hold(*as_client, polls))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        measure(f"sqlite:///{folder}/mirror.db", polls)
-
-
-def measure(database_url: str, polls: int) -> None:
-    with closing(Database(database_url)) as database:
-        key = keys.create(database, "benchmark", tuple(Scope), 0)
-    command = [
-        sys.executable,
-        "-m",
-        "mirror_server",
-        "run",
-        "--port",
-        "0",
-        "--simulate",
-        "0",
-        "--database",
-        database_url,
-    ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().rpartition(" on ")[2].strip()
-        try:
-            measure_server(url, key, server.pid, polls)
-        finally:
-            server.terminate()
-
-
-def measure_server(url: str, key: str, pid: int, polls: int) -> None:
-    transport = httpx.HTTPTransport(retries=5)
-    headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=url, headers=headers, transport=transport, timeout=30) as client:
-        resources = [{"path": f"/3303/{number}/5700", "value": "21.5", "observable": True} for number in range(20)]
-        device = client.post("/sim/v1/devices", json={"endpoint_name": "d", "resources": resources}).json()["id"]
-        path = f"/v3/devices/{device}/echo"
-        reads_a_second(client, path)
-        alone, before = reads_a_second(client, path), resident_bytes(pid)
-        arguments = [sys.executable, __file__, "--polls", str(polls), "--as-client", url.rpartition(":")[2], key]
-        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-            assert holder.stdin is not None
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "open\n"
-            while f"mirror_open_polls {float(polls)}" not in client.get("/metrics").text:
-                time.sleep(0.05)
-            held, beside = resident_bytes(pid), reads_a_second(client, path)
-            holder.stdin.write("\n")
-            holder.stdin.flush()
-            assert holder.stdout.readline() == "ready\n"
-            client.post(f"/v2/device-requests/{device}", json={"method": "GET", "uri": "/3303/0/5700"})
-            seconds, answered = holder.stdout.readline().split()
-    print(f"polls held                 {polls}, answered {answered}")
-    print(f"memory of a held poll      {(held - before) / polls / 1024:.1f} KiB")
-    print(f"device object, alone       {alone:.0f}/s")
-    print(f"device object, beside them {beside:.0f}/s, {beside / alone:.2f} x")
-    print(f"one event to all of them   {float(seconds):.2f} s")
-
-
-if __name__ == "__main__":
-    main()

@@ -111,6 +111,7 @@ def test_an_error_code_has_the_type_of_the_interface() -> None:
         403: "access_denied",
         404: "not_found",
         405: "method_not_allowed",
+        406: "not_acceptable",
         408: "request_timeout",
         409: "conflict",
         410: "gone",

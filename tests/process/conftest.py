@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
+from playwright.sync_api import Browser, expect, sync_playwright
+from process_lab import ADDRESS, Lab
 from process_server import Application, Child, ServerProcess, read_exports
 
 StartServer = Callable[..., ServerProcess]
+BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_browser_at_a_time(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A browser and a JupyterLab want cores of their own: of several workers one drives them."""
+    if request.node.get_closest_marker("browser") is None:
+        yield
+        return
+    with FileLock(tmp_path_factory.getbasetemp().parent / "browser.lock", timeout=1500):
+        yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
+    chromium = shutil.which("chromium")
+    assert chromium, "install Debian's package chromium"
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
+        yield started
+        started.close()
+    expect.set_options(timeout=5_000)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """``mirror lab`` with a few devices."""
+    running = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        running.find(ADDRESS)
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.fixture

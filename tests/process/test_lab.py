@@ -1,6 +1,6 @@
 """``mirror lab`` as a user starts it: server, JupyterLab and simulated time together, and nothing left afterwards."""
 
-import re
+import os
 import signal
 import subprocess
 import sys
@@ -9,59 +9,30 @@ from pathlib import Path
 
 import httpx
 import pytest
+from process_lab import ADDRESS, MIRROR, Lab
 from process_server import answers, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 
 pytestmark = pytest.mark.process
 
-ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab/tree/(\S+)\?token=(\w+)")
-MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
-
-
-class Lab:
-    """A running ``mirror lab``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.output_path = folder / "output.txt"
-        program = "from mirror_sdk.cli import main; main()"
-        command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3"]
-        with self.output_path.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=child_environment(JUPYTER_RUNTIME_DIR=str(folder / "runtime")),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def find(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found: re.Match[str] = wait_until(
-            lambda: pattern.search(self.output_path.read_text()), f"{pattern.pattern} in the output", 60
-        )
-        return found
+TEMPERATURE = "/3303/0/5700"
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     running = Lab(tmp_path)
     yield running
-    if running.process.poll() is None:
-        running.process.terminate()
-    running.process.wait(40)
+    running.close()
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab, signal_number: int) -> None:
-    jupyter, notebook, token = lab.find(ADDRESS).groups()
+    jupyter, notebook, _ = lab.find(ADDRESS).groups()
     mirror = lab.find(MIRROR)[1]
     assert notebook == "01_first_steps.ipynb"
-    headers = {"Authorization": f"token {token}"}
-    with httpx.Client(base_url=jupyter, headers=headers, trust_env=False, timeout=30) as http:
-        wait_until(lambda: _status(http), "JupyterLab to answer", 60)
-        listed = http.get("/api/contents").json()["content"]
-        assert "01_first_steps.ipynb" in [entry["name"] for entry in listed]
+    listed = lab.ask("GET", "/api/contents").json()["content"]
+    assert "01_first_steps.ipynb" in [entry["name"] for entry in listed]
     assert answers(mirror)
 
     lab.process.send_signal(signal_number)
@@ -74,7 +45,7 @@ def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab
 def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(lab: Lab) -> None:
     jupyter, _, token = lab.find(ADDRESS).groups()
     host = lab.find(MIRROR)[1]
-    environment = _environment_of_child(lab.process.pid, "jupyterlab")
+    environment = _environment_of(_child_of(lab.process.pid, "jupyterlab"))
     assert environment["API_HOST"] == host
     assert jupyter.startswith("http://127.0.0.1:")
     assert token not in environment["API_KEY"]
@@ -83,6 +54,49 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(lab: Lab) -> N
         bench = Bench(client)
         begun_at = bench.get_clock()
         wait_until(lambda: bench.get_clock() > begun_at, "time to pass")
+
+
+def test_everything_stops_when_jupyterlab_is_closed(lab: Lab) -> None:
+    mirror = lab.find(MIRROR)[1]
+    assert answers(mirror)
+    assert lab.ask("POST", "/api/shutdown").status_code == 200
+    assert lab.process.wait(40) == 0
+    assert not answers(mirror)
+
+
+def test_the_mirror_does_not_outlive_a_lab_that_is_killed(lab: Lab) -> None:
+    lab.find(ADDRESS)
+    mirror = lab.find(MIRROR)[1]
+    jupyter_pid = _child_of(lab.process.pid, "jupyterlab")
+    lab.process.kill()
+    lab.process.wait(10)
+    os.kill(jupyter_pid, signal.SIGTERM)
+    wait_until(lambda: not answers(mirror), "the server to stop", 20)
+
+
+def test_a_given_database_keeps_the_fleet_and_what_is_known_of_it(tmp_path: Path) -> None:
+    database = tmp_path / "with blank.db"
+    seen = []
+    for _ in range(2):
+        lab = Lab(tmp_path, f"--database={database}")
+        try:
+            lab.find(ADDRESS)
+            assert f"Database: {database}" in lab.output
+            environment = _environment_of(_child_of(lab.process.pid, "jupyterlab"))
+            with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
+                device = client.list_devices()[0]
+                reported = client.get_device(device.id)[TEMPERATURE].reported
+                seen.append((device.id, len(client.list_devices()), reported is not None))
+                seen.append(client.get_presubscriptions())
+                client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+                client.read_value(device.id, TEMPERATURE)
+        finally:
+            lab.close()
+    first, no_rules, second, rules = seen
+    assert first == (second[0], 3, False)
+    assert second == (first[0], 3, True)
+    assert no_rules == []
+    assert [rule.resource_path for rule in rules] == [["/3303/*"]]
 
 
 def test_lab_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
@@ -104,17 +118,15 @@ def test_lab_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
     assert "Traceback" not in run.stderr
 
 
-def _status(http: httpx.Client) -> bool:
-    try:
-        return http.get("/api/status").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def _environment_of_child(parent_pid: int, word: str) -> dict[str, str]:
-    """The environment of the child whose command line has the word, as the system knows it."""
+def _child_of(parent_pid: int, word: str) -> int:
+    """The child whose command line has the word."""
     for child in Path(f"/proc/{parent_pid}/task/{parent_pid}/children").read_text().split():
         if word in Path(f"/proc/{child}/cmdline").read_text():
-            pairs = Path(f"/proc/{child}/environ").read_bytes().decode().rstrip("\0").split("\0")
-            return dict(pair.split("=", 1) for pair in pairs)
+            return int(child)
     raise AssertionError(f"no child with {word!r}")
+
+
+def _environment_of(pid: int) -> dict[str, str]:
+    """The environment of a process, as the system knows it."""
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
+    return dict(pair.split("=", 1) for pair in pairs)

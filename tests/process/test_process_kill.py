@@ -42,12 +42,14 @@ def test_what_waits_when_the_server_is_killed_goes_on_when_it_is_back(start_serv
     assert application.write(device_id, SWITCH, "1", "queued-write").status_code == 202
     assert application.read(device_id, TEMPERATURE, "queued-read").status_code == 202
     told = list(application.entries())
+    while application.poll(hold=0).status_code == 200:
+        pass
     requested_at = application.resource(device_id, SWITCH)["desired"]["requested_at"]
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as held:
         held.sendall(
             f"GET /v2/notification/pull?hold=55 HTTP/1.1\r\nAuthorization: Bearer {application.key}\r\n\r\n".encode()
         )
-        wait_until(lambda: application.poll(hold=0).status_code in (200, 409), "a poll to be open")
+        wait_until(lambda: "mirror_open_polls 1.0" in application.http.get("/metrics").text, "the poll to be open")
 
         server.kill()
 

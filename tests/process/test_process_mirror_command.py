@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,9 +74,15 @@ def test_a_device_is_written_read_and_shown(run: Run, application: Application, 
 
 
 def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
-    result = run("write", light, TEMPERATURE, "1", status=1)
+    result = run("write", light, TEMPERATURE, "1", "--allow-read-only", status=1)
     assert "METHOD_NOT_ALLOWED" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_write_to_what_is_declared_read_only_is_not_sent(run: Run, light: str) -> None:
+    result = run("write", light, TEMPERATURE, "1", status=1)
+    assert "declared read-only" in result.stderr
+    assert json.loads(run("requests", "--json").stdout) == []
 
 
 def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:
@@ -210,3 +217,77 @@ def test_a_plan_with_something_refused_says_so_and_ends_with_1(
     assert [row["check"] for row in shown] == ["wrong_type", "unknown_device"]
     wanted.write_text("device,value\n")
     assert "lacks the column path" in run("plan", str(wanted), status=2).stderr
+
+
+def test_what_is_refused_is_no_success_when_the_rest_is_applied(
+    run: Run, application: Application, light: str, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\n{application.name},{LEVEL},40\n{application.name},{LEVEL}9,1\n")
+    result = run("plan", str(wanted), "--apply", "--json", status=1)
+    assert [row["status"] for row in json.loads(result.stdout)] == ["success"]
+    assert "1 refused" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"device,path,value\nlight", "line 2 of wanted.csv is too short"),
+        (b"device,path,value\nlight,/3311/0/5851,\xff", "no CSV in UTF-8"),
+        (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "no CSV in UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(
+    run: Run, tmp_path: Path, content: bytes, words: str
+) -> None:
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_bytes(content)
+    assert words in run("plan", str(wanted), status=2).stderr
+
+
+@pytest.mark.parametrize("arguments", [["snapshot", "{file}/state.csv"], ["record", "{file}/run", "--seconds", "0"]])
+def test_what_cannot_be_written_is_told_in_one_line(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = run(*[argument.format(file=file) for argument in arguments], status=1)
+    assert result.stderr.startswith("Error: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_is_no_recording(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is no recording" in run("record", str(tmp_path / "file"), "--audit", status=2).stderr
+
+
+def test_values_before_are_written_as_they_are_read_again(
+    run: Run, application: Application, light: str, tmp_path: Path
+) -> None:
+    clock, before = "/3/0/13", tmp_path / "before.csv"
+    time = {"path": clock, "value": "1767225600", "writable": True}
+    device_id = application.add_device("clock", time, {"path": LEVEL, "value": "500"})
+    for path in (clock, LEVEL):
+        run("read", "clock", path)
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{LEVEL},40\n")
+    assert "left out" in run("plan", str(wanted), "--undo", str(before)).stderr
+    assert before.read_text().splitlines()[1:] == [f"{device_id},{clock},1767225600"]
+    assert "already_so" in run("plan", str(before)).stdout
+
+
+def test_an_interrupted_plan_shows_what_was_sent(
+    run: Run, application: Application, light: str, shared_server: ServerProcess, tmp_path: Path
+) -> None:
+    application.patch_device(light, online=False)
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\n{light},{LEVEL},40\n")
+    environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
+    program = "from mirror_sdk.cli import main; main()"
+    arguments = [sys.executable, "-c", program, "plan", str(wanted), "--apply", "--json"]
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as applying:
+        while not json.loads(run("requests", "--json").stdout):
+            assert applying.poll() is None
+        applying.send_signal(signal.SIGINT)
+        output, _ = applying.communicate(timeout=60)
+    assert applying.returncode == 1
+    (row,) = json.loads(output)
+    assert row["status"] in {"pending", "unknown"}

@@ -2,9 +2,11 @@
 
 import doctest
 import re
+import subprocess
+import sys
 
 import pytest
-from process_server import ROOT, run_command
+from process_server import ROOT, child_environment, run_command
 
 from mirror_server.core.desired import diagram
 from mirror_server.keys import Scope
@@ -24,6 +26,19 @@ def test_the_session_gives_what_it_shows(demo_environment: dict[str, str], monke
     runner.run(test, out=failures.append, clear_globs=False)
     test.globs["client"].close()
     assert runner.failures == 0, "".join(failures)
+
+
+SCRIPTS = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if ">>>" not in block]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("script", SCRIPTS, ids=["blocking", "on a loop"])
+def test_each_script_prints_what_it_shows(demo_environment: dict[str, str], script: str) -> None:
+    (shown,) = re.findall(r"Either prints\n\n```text\n(.*?)```", README, re.DOTALL)
+    environment = child_environment(**demo_environment)
+    command = [sys.executable, "-W", "error", "-c", script]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.stdout, run.stderr) == (shown, "")
 
 
 def test_the_diagram_is_the_table() -> None:
@@ -49,5 +64,5 @@ def test_every_scope_is_named() -> None:
 
 
 def test_its_test_command_is_the_one_the_checks_run() -> None:
-    assert "python -m pytest" in README
-    assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
+    (command,) = re.findall(r"\.venv/bin/(python -m pytest.*)", README)
+    assert command in (ROOT / ".ci" / "run").read_text()

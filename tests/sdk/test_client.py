@@ -155,7 +155,7 @@ def test_done_looks_by_itself(client, bench, device_id):
 
 
 def test_a_refused_write_is_an_error_with_its_category(client, device_id):
-    request = client.begin_write(device_id, TEMPERATURE, 5.0)
+    request = client.begin_write(device_id, TEMPERATURE, 5.0, allow_read_only=True)
     with pytest.raises(WriteRejected) as failure:
         request.result()
     error = failure.value
@@ -465,8 +465,25 @@ def test_every_public_name_is_there_and_none_twice():
     assert all(hasattr(mirror_sdk, name) for name in mirror_sdk.__all__)
 
 
+def test_importing_the_package_loads_nothing_else():
+    code = "import sys, mirror_sdk; print([name for name in sys.modules if name.startswith(('mirror_sdk.', 'httpx'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert "MirrorClient" in dir(mirror_sdk)
+    with pytest.raises(AttributeError, match="no attribute 'Client'"):
+        mirror_sdk.Client  # noqa: B018 - that it is not there is the point
+
+
+def test_importing_the_client_leaves_out_what_it_does_not_need():
+    code = (
+        "import sys; from mirror_sdk import MirrorClient; import httpx;"
+        " print(sorted({'rich', 'mirror_sdk._async_client', 'httpx._main', 'flask'} & set(sys.modules)), httpx.Client)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[] <class 'httpx.Client'>\n"
+
+
 def test_importing_the_client_does_not_import_pandas():
-    code = "import sys, mirror_sdk; print('pandas' in sys.modules)"
+    code = "import sys; from mirror_sdk import MirrorClient; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
 
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.values import ValueKind
@@ -214,3 +216,13 @@ def test_a_desired_value_is_read_in_the_content_type_it_was_written_in():
     assert device_object(written)["/9999/0/1"].desired.value.python == "21"
     written["desired"]["content_type"] = "application/octet-stream"
     assert device_object(written)["/9999/0/1"].desired.value.python == b"21"
+
+
+def test_names_and_paths_are_completed(client, device_id):
+    shell = InteractiveShell()
+    shell.user_ns |= {"devices": client.list_devices(), "device": client.get_device(device_id)}
+    with provisionalcompleter():
+        for begun, whole in {'devices["sen': "sensor-1", 'device["/3303': "/3303/0/5700"}.items():
+            assert whole in {one.text for one in shell.Completer.completions(begun, len(begun))}
+    assert shell.user_ns["devices"]["sensor-1"].id == device_id
+    shell.history_manager.end_session()

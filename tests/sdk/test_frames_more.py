@@ -201,6 +201,12 @@ def test_numbers_may_differ_by_a_tolerance():
         drift_frame(state, tolerance=-1)
 
 
+def test_what_cannot_be_read_as_its_type_is_a_mismatch_with_the_number_that_was_asked_for():
+    drift = drift_frame(state_of((SET_POINT, b"19", 1, at(-30), b"19,0", at(-5))), tolerance=1)
+    assert drift["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
+    assert drift["since"].iloc[0] == pd.Timestamp(at(-5))
+
+
 def test_another_type_is_a_mismatch():
     state = state_of((TEMPERATURE, b"100", 1, at(-30), b"104", at(-5)))
     state.loc[0, ["reported_num", "reported_text"]] = [pd.NA, "warm"]

@@ -30,6 +30,7 @@ AT_ONCE = {
     "MirrorClient.events",
     "MirrorClient.from_env",
     "MirrorClient.status",
+    "Plan.save",
     "Plan.stop",
     "Recorder.audit",
 }

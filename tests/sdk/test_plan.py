@@ -1,8 +1,10 @@
 """Plans: what they find, what they send, and the way back, with either client against a real server."""
 
+import sys
 import threading
 from datetime import timedelta
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -121,6 +123,29 @@ def test_what_is_out_of_range_is_refused(client, lights):
     assert "from 0 to 100" in frame["reason"][0]
 
 
+def test_a_number_of_numpy_is_out_of_range_as_any_other(client, lights):
+    plan = client.plan([(lights[0], LEVEL, np.int64(400)), (lights[1], LEVEL, np.int8(40))])
+    assert plan.frame["check"].tolist() == ["out_of_range", "ok"]
+
+
+def test_an_array_is_refused_also_beside_a_number(client, lights):
+    plan = client.plan([(lights[0], LEVEL, 40), (lights[0], LEVEL, np.array([1, 2]))])
+    assert plan.frame["check"].tolist() == ["duplicate", "wrong_type"]
+
+
+def test_a_content_type_that_is_a_number_is_refused_in_its_row(client, lights):
+    table = {"device_id": lights[:2], "path": LEVEL, "value": 40, "content_type": ["text/plain", 4711]}
+    plan = client.plan(pd.DataFrame(table))
+    assert plan.frame["check"].tolist() == ["ok", "wrong_type"]
+    assert statuses(plan.apply(expiry_seconds=np.int64(30))) == ["success"]
+
+
+def test_the_values_before_are_those_of_all_that_may_be_sent(client, bench, lights):
+    bench.deregister(lights[1])
+    plan = client.plan([*all_to(lights[:2], 40), (lights[2], LEVEL, 10), (lights[3], SWITCH, True)])
+    assert plan.values_before() == [(lights[0], LEVEL, 10), (lights[1], LEVEL, 10)]
+
+
 def test_wanted_values_come_as_tables_too(client, lights):
     long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
     assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
@@ -138,6 +163,8 @@ def test_wanted_values_come_as_tables_too(client, lights):
         pd.DataFrame({LEVEL: [1]}),
         [("d", LEVEL)],
         ["d"],
+        pd.DataFrame([["d", LEVEL, 1, 2]], columns=["device_id", "path", "value", "value"]),
+        pd.DataFrame([[1, 2]], columns=[LEVEL, LEVEL], index=pd.Index(["d"], name="device_id")),
     ],
 )
 def test_what_is_nothing_to_write_is_refused_with_the_cure(client, wanted):
@@ -203,6 +230,18 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     assert levels(client, lights) == [40] * 4
 
 
+def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_twice(client, bench, lights):
+    bench.set_online(lights[1], False)
+    plan = client.plan(all_to(lights, 40))
+    result = plan.apply(expiry_seconds=3600, timeout=0.5)
+    assert statuses(result) == ["success", "pending", "success", "success"]
+    assert statuses(plan.apply(expiry_seconds=3600, timeout=0)) == statuses(result)
+    assert len(client.list_device_requests(lights[1])) == 1
+    bench.advance(timedelta(minutes=50))
+    bench.set_online(lights[1], True)
+    assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
+
+
 def test_a_write_that_expires_is_a_failure(client, bench, lights):
     bench.set_online(lights[0], False)
     timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=61)))
@@ -227,6 +266,21 @@ def test_undo_writes_what_was_there_before_where_something_may_have_happened(cli
     assert levels(client, [lights[0], lights[1], lights[3]]) == [10] * 3
 
 
+def test_a_write_whose_effect_is_not_known_is_undone_and_does_not_count_as_undone_already(client, bench, lights):
+    bench.set_answer(lights[0], "silent")
+    timer = threading.Timer(0.5, lambda: bench.advance(timedelta(seconds=301)))
+    timer.start()
+    plan = client.plan(all_to(lights[:1], 40))
+    result = plan.apply(expiry_seconds=300)
+    timer.join()
+    assert result["category"].tolist() == ["TIMEOUT"]
+    bench.set_answer(lights[0], "normal")
+    undo = plan.undo()
+    assert undo.frame["decision"].tolist() == ["write"]
+    assert statuses(undo.apply()) == ["success"]
+    assert levels(client, lights[:1]) == [10]
+
+
 def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, lights):
     reader = new_client(Scope.READ)
     plan = reader.plan(all_to(lights, 40))
@@ -235,7 +289,21 @@ def test_a_key_that_may_not_write_ends_it_at_once(client, new_client, mirror, li
     assert statuses(plan.result) == ["queued"] * 4
 
 
-@pytest.mark.parametrize("arguments", [{"concurrency": 0}, {"canary": -1}, {"max_failures": -1}, {"expiry_seconds": 0}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1.5},
+        {"canary": -1},
+        {"canary": "1"},
+        {"max_failures": -1},
+        {"max_failures": float("nan")},
+        {"expiry_seconds": 0},
+        {"expiry_seconds": 1.5},
+        {"expiry_seconds": 10**9},
+        {"timeout": -0.5},
+    ],
+)
 def test_limits_that_are_none_are_refused_by_name(client, lights, arguments):
     plan = client.plan(all_to(lights, 40))
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
@@ -254,6 +322,11 @@ def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsy
     assert "writes" in capsys.readouterr().err
 
 
+def test_without_a_standard_error_there_is_no_progress(client, lights, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert statuses(client.plan(all_to(lights, 40)).apply()) == ["success"] * 4
+
+
 def test_a_value_written_since_it_was_reported_counts_as_the_present_one(client, lights):
     client.plan(all_to(lights, 40)).apply()
     again = client.plan(all_to(lights, 40)).frame
@@ -268,3 +341,36 @@ def test_the_table_of_a_plan_has_the_same_columns_without_rows(client):
     frame = client.plan([]).frame
     assert list(frame.columns) == PLAN_SCHEMA.names
     assert frame["decision"].cat.categories.tolist() == ["write", "skip", "refuse"]
+
+
+def test_a_saved_plan_is_taken_up_by_another_client_and_nothing_is_written_twice(client, bench, lights, tmp_path):
+    bench.set_online(lights[2], False)
+    plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, "on")])
+    plan.save(tmp_path / "plan.json")
+    first = plan.apply(canary=0, timeout=0.5)
+    assert statuses(first) == ["success", "success", "pending", "success"]
+    for device_id in lights:
+        bench.set_value(device_id, LEVEL, 7)
+    loaded = client.load_plan(tmp_path / "plan.json")
+    assert loaded.frame.equals(plan.frame)
+    assert statuses(loaded.result) == ["queued"] * 4
+    bench.set_online(lights[2], True)
+    again = loaded.apply()
+    assert statuses(again) == ["success"] * 4
+    assert again["async_id"].tolist() == first["async_id"].tolist()
+    # What was written before was not written again.
+    assert levels(client, lights) == [7, 7, 40, 7]
+    assert loaded.undo().frame["wanted_num"].tolist() == [10.0] * 4
+
+
+def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
+    (tmp_path / "other.json").write_text('{"version": 1}')
+    with pytest.raises(ValueRefused, match="holds no plan"):
+        client.load_plan(tmp_path / "other.json")
+    with pytest.raises(FileNotFoundError):
+        client.load_plan(tmp_path / "missing.json")
+    client.plan(all_to(lights, 40)).save(tmp_path / "plan.json")
+    moved = (tmp_path / "plan.json").read_text().replace("mirror.localhost", "elsewhere.localhost")
+    (tmp_path / "plan.json").write_text(moved)
+    with pytest.raises(ValueRefused, match=r"is a plan for http://elsewhere\.localhost"):
+        client.load_plan(tmp_path / "plan.json")

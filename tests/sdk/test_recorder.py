@@ -1,5 +1,10 @@
 """Recordings, made by either client from a real server, and asked afterwards."""
 
+import asyncio
+import errno
+import json
+import threading
+import time
 import warnings
 from datetime import datetime, timedelta
 
@@ -8,10 +13,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from mirror_sdk import GapWarning, MirrorClient, NotFound, ValueRefused
+from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
-from mirror_sdk.recording import CHANGES_SCHEMA, Recording, read_recording
+from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
+from mirror_sdk.recording.coverage import write_spans
 from mirror_sdk.recording.files import journal_numbers, part_numbers, state_numbers
+from mirror_sdk.recording.folder import RecordingFolder
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -39,6 +46,13 @@ def folder(tmp_path):
 
 def numbers(frame):
     return frame[frame["event"] == "observation"]["value_num"].tolist()
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder):
@@ -87,6 +101,22 @@ def test_a_recording_that_still_runs_can_be_read(client, observed, folder):
         assert journal_numbers(folder) == [1]
 
 
+def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, observed, folder, monkeypatch):
+    with client.record(folder):
+        observed(1.0)
+    recorder = client.record(folder)
+    observed(2.0)
+    until(lambda: recorder.events == 1)
+    read_part = files.read_part
+
+    def read_behind_a_seal(*arguments):
+        recorder.stop()
+        return read_part(*arguments)
+
+    monkeypatch.setattr(files, "read_part", read_behind_a_seal)
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+
+
 def test_only_the_devices_and_paths_asked_for_are_recorded(client, bench, observed, device_id, folder):
     other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "5", "observable": True}])
     client.subscribe(other, TEMPERATURE)
@@ -109,6 +139,24 @@ def test_a_folder_has_one_recorder_at_a_time(client, folder):
     client.record(folder).stop()
 
 
+def test_a_recording_that_does_not_tell_its_key_is_gone_on_with(client, folder):
+    client.record(folder).stop()
+    about = folder / "_recording.json"
+    told = json.loads(about.read_text())
+    del told["key"]
+    about.write_text(json.dumps(told))
+    client.record(folder).stop()
+    assert Recording(folder).audit().complete
+
+
+def test_the_log_of_another_key_is_no_continuation(new_client, mirror, bench, folder):
+    with new_client() as first, first.record(folder) as recorder:
+        pass
+    with new_client() as second, pytest.raises(ValueRefused, match="another access key"):
+        second.record(folder)
+    assert recorder.audit().complete
+
+
 def test_a_recorder_may_be_stopped_twice(client, folder):
     recorder = client.record(folder)
     recorder.stop()
@@ -127,7 +175,14 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
     assert Recording(folder).audit().complete
 
 
-@pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}])
+def test_a_file_may_become_as_old_as_it_will(client, observed, folder):
+    with client.record(folder, rotate_seconds=float("inf")):
+        observed(1.0, 2.0)
+    assert part_numbers(folder) == [1]
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("arguments", [{"rotate_bytes": 0}, {"rotate_seconds": -1.0}, {"rotate_seconds": float("nan")}])
 def test_a_rotation_that_is_none_is_refused_by_name(client, folder, arguments):
     with pytest.raises(ValueRefused, match=next(iter(arguments))):
         client.record(folder, **arguments)
@@ -148,8 +203,23 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone(client, tmp_path):
 def test_an_unknown_device_is_not_recorded_and_the_folder_is_free_again(client, device_id, folder):
     with pytest.raises(NotFound):
         client.record(folder, devices=["0" * 32])
-    with client.record(folder.with_name("second.parquet"), devices=[device_id]):
+    with client.record(folder, devices=[device_id]) as recorder:
         pass
+    assert recorder.audit().complete
+
+
+def test_a_pattern_that_is_none_leaves_the_folder_free_for_the_right_one(client, folder):
+    with pytest.raises(ValueRefused, match="only at the end"):
+        client.record(folder, paths=["*/5700"])
+    client.record(folder, paths=["/3303/*"]).stop()
+
+
+def test_a_folder_that_was_cut_off_before_anything_was_written_can_be_used(client, folder):
+    folder.mkdir()
+    (folder / "_lock").touch()
+    (folder / "_recording.unfinished").write_bytes(b"{")
+    client.record(folder).stop()
+    assert Recording(folder).audit().complete
 
 
 def test_a_single_text_is_refused_with_the_cure(client, folder):
@@ -302,6 +372,26 @@ def test_a_closed_client_has_stopped_its_recorders(new_client, folder):
     assert journal_numbers(folder) == []
 
 
+def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, folder, monkeypatch, caplog):
+    def no_space(*_, **__):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    recorder = client.record(folder)
+    observed(1.0)
+    until(lambda: recorder.events == 1)
+    with monkeypatch.context() as full:
+        full.setattr(RecordingFolder, "append", no_space)
+        full.setattr(files, "seal", no_space)
+        observed(2.0)
+        until(lambda: not recorder.is_running)
+    recorder.stop()
+    assert isinstance(recorder.failure, OSError)
+    assert "a recording ended" in caplog.text
+    client.record(folder).stop()
+    assert numbers(read_recording(folder)) == [1.0, 2.0]
+    assert Recording(folder).audit().complete
+
+
 class Unplugged(httpx.BaseTransport):
     """The service, until the plug is pulled."""
 
@@ -328,3 +418,106 @@ def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_re
     recording = Recording(folder)
     assert 1.0 in numbers(recording.events())
     assert recording.audit().complete
+
+
+def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken(mirror, bench, device_id, folder):
+    """As when a service comes back with an older database: first there is no answer, then a shorter log."""
+
+    class Restored(httpx.BaseTransport):
+        is_pulled = False
+
+        def handle_request(self, request):
+            if self.is_pulled and "after" in request.url.params:
+                self.is_pulled = False
+                raise httpx.ConnectError("no route")
+            return mirror.transport.handle_request(request)
+
+    transport = Restored()
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        client.record(folder).stop()
+        table, spans = files.read_part(folder, 1)
+        beyond = [span._replace(seq=span.seq + 100) for span in spans]
+        pq.write_table(
+            table.replace_schema_metadata({b"mirror_spans": write_spans(beyond)}), files.part_path(folder, 1)
+        )
+
+        def record():
+            with client.record(folder):
+                until(lambda: len(state_numbers(folder)) == 3)
+
+        transport.is_pulled = True
+        with pytest.warns(GapWarning):
+            record()
+    assert "gap" in set(Recording(folder).events()["event"])
+    assert not Recording(folder).audit().complete
+
+
+class Slow(httpx.AsyncBaseTransport):
+    """The service, whose answers wait for a moment once it is told to."""
+
+    def __init__(self, transport):
+        self._transport = transport
+        self.delay_seconds = 0.0
+
+    async def handle_async_request(self, request):
+        await asyncio.sleep(self.delay_seconds)
+        return await self._transport.handle_async_request(request)
+
+
+def test_an_asynchronous_recorder_that_is_stopped_twice_at_once_writes_each_event_once(
+    mirror, bench, device_id, folder
+):
+    async def record():
+        transport = Slow(mirror.async_transport)
+        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+            await client.subscribe(device_id, TEMPERATURE)
+            recorder = await client.record(folder)
+            transport.delay_seconds = 0.2
+            recorder._task.cancel()
+            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, 1.0)
+            await asyncio.gather(recorder.stop(), recorder.stop())
+            return recorder.audit()
+
+    audit = asyncio.run(record())
+    assert audit.complete, str(audit)
+    assert audit.duplicates == 0
+
+
+def test_an_asynchronous_recorder_whose_stop_is_cancelled_leaves_the_folder_to_others(mirror, folder):
+    async def record():
+        transport = Slow(mirror.async_transport)
+        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+            recorder = await client.record(folder)
+            stopping = asyncio.ensure_future(recorder.stop())
+            await asyncio.sleep(0)
+            stopping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stopping
+            assert not recorder.is_running
+            await (await client.record(folder)).stop()
+
+    asyncio.run(record())
+    assert Recording(folder).audit().complete
+
+
+def test_an_asynchronous_recorder_that_cannot_write_while_it_is_stopped_tells_so(
+    mirror, bench, device_id, folder, monkeypatch
+):
+    async def record():
+        transport = mirror.async_transport
+        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+            recorder = await client.record(folder)
+            begun = threading.Event()
+
+            def write(*_, **__):
+                begun.set()
+                time.sleep(0.2)
+                raise OSError(errno.ENOSPC, "no space left")
+
+            monkeypatch.setattr(recorder._tape, "write", write)
+            await asyncio.to_thread(bench.deregister, device_id)
+            assert await asyncio.to_thread(begun.wait, 30)
+            await recorder.stop()
+            return recorder.failure
+
+    assert isinstance(asyncio.run(record()), OSError)

@@ -1,5 +1,7 @@
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +14,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import Value, ValueKind, decode, encode
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
-STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/3/0/22", "/5/0/0", "/3/0/4"
+STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
 DIMMER, UNDECLARED = "/3311/0/5851", "/27000/0/1"
 PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, DIMMER, UNDECLARED, "no path"]
 
@@ -171,9 +173,27 @@ def test_values_are_written_as_text(value, path, payload):
     assert encode(value, path) == (payload, "text/plain")
 
 
+class Word(str, Enum):  # noqa: UP042 - of a StrEnum the str() is the value, of this it is not
+    ZONE = "Europe/Zurich"
+
+
+class Step(IntEnum):
+    HIGH = 50
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/cbor", "application/json", "application/senml+cbor"]
+)
+def test_members_of_an_enum_are_written_as_the_values_they_are(content_type):
+    for member, path in ((Word.ZONE, STRING), (Step.HIGH, DIMMER), (Word.ZONE, UNDECLARED), (Step.HIGH, UNDECLARED)):
+        value = decode(encode(member, path, content_type)[0], content_type, path).python
+        assert value == (member.value if path != UNDECLARED or content_type != "text/plain" else str(member.value))
+        assert type(value) in (str, int)
+
+
 NAIVE = datetime(2026, 11, 20, 12)
 NOT_WRITABLE = {
-    FLOAT: [math.nan, math.inf, True, "21.5", None, b"1", 1j, Fraction(1, 2), np.longdouble(1), pd.NA],
+    FLOAT: [math.nan, math.inf, True, "21.5", None, b"1", 1j, Fraction(1, 2), Decimal(1), np.longdouble(1), pd.NA],
     INTEGER: [1.5, 2**63, 1e300, math.nan, True, "1", None, np.array([1, 2]), pd.Series([1, 2])],
     UNSIGNED: [-1, 2**64],
     DIMMER: [-1, 101, 100.5, False],
@@ -198,7 +218,11 @@ def test_wrong_values_are_refused_with_the_path(value, path):
 @pytest.mark.parametrize(
     ("value", "path", "words"),
     [
-        (120, DIMMER, [DIMMER, "Light Control · Dimmer", "whole number from 0 to 100", "120", "in this range"]),
+        (
+            120,
+            DIMMER,
+            [DIMMER, "Light Control · Dimmer, integer", "whole number from 0 to 100", "120", "in this range"],
+        ),
         (NAIVE, TIME, ["Device · Current Time", "aware datetime", "value.replace(tzinfo=UTC)"]),
         ("on", BOOLEAN, ["Light Control · On/Off", "boolean", "'on'", "True or False"]),
         ("x", EXECUTABLE, ["Device · Reboot", "execute it"]),
@@ -216,16 +240,26 @@ def test_an_integer_too_long_for_python_to_print_is_refused_too():
         encode(10**5000, FLOAT)
 
 
-def test_a_read_only_resource_is_left_to_the_device():
-    assert encode(21.5, "/3303/0/5700") == (b"21.5", "text/plain")
+def test_a_read_only_resource_is_refused_unless_the_device_is_said_to_take_it():
+    with pytest.raises(ValueRefused, match=r"/3303/0/5700 \(Temperature · Sensor Value\) .*allow_read_only=True"):
+        encode(21.5, "/3303/0/5700")
+    assert encode(21.5, "/3303/0/5700", allow_read_only=True) == (b"21.5", "text/plain")
+
+
+@pytest.mark.parametrize("value", ["", b"", 1])
+def test_an_executable_resource_takes_no_value_whatever_is_allowed(value):
+    with pytest.raises(ValueRefused, match="execute it"):
+        encode(value, EXECUTABLE, "application/vnd.oma.lwm2m+tlv", allow_read_only=True)
 
 
 def test_bytes_are_octets_and_may_be_a_payload_already_written():
     tlv = "application/vnd.oma.lwm2m+tlv"
     assert encode(b"\x00", UNDECLARED) == (b"\x00", "application/octet-stream")
     assert encode(b"\x00", FLOAT, tlv) == (b"\x00", tlv)
-    with pytest.raises(ValueRefused, match="give bytes, or leave content_type out"):
-        encode(21.5, FLOAT, tlv)
+    assert encode(b"\x00", FLOAT, "text/html") == (b"\x00", "text/html")
+    for no_typed_value in ("text/html", "application/octet-stream", "application/link-format"):
+        with pytest.raises(ValueRefused, match="give bytes, or leave content_type out"):
+            encode(21.5, FLOAT, no_typed_value)
 
 
 @pytest.mark.parametrize(

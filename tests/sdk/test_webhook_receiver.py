@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+import uvicorn
+from fastapi import FastAPI, Request, Response
 from flask import Flask, request
 from werkzeug.serving import make_server
 
@@ -115,6 +117,27 @@ def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_an_asynchronous_application_of_ones_own_does_so_too(client, device_id):
+    inbox = CallbackInbox()
+    app = FastAPI()
+
+    @app.put("/callback")
+    async def callback(request: Request) -> Response:
+        return Response(status_code=inbox.receive(await request.body(), request.headers))
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        client.use_webhook(inbox, url=f"http://127.0.0.1:{listener.getsockname()[1]}/callback")
+        assert client.read_value(device_id, TEMPERATURE) == 21.5
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 # The receiver

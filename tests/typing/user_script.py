@@ -1,7 +1,7 @@
 """What a user writes, for the type checkers: nothing in here may need a cast or an ignore. It is never run."""
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pandas as pd
 
@@ -63,6 +63,18 @@ async def both(device_id: str) -> float | None:
         async with await client.watch(print) as watch:
             print(watch.is_running)
         return value.python if isinstance(value.python, float) else None
+
+
+def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
+    plan = client.plan(table)
+    result = plan.apply(concurrency=4, canary=2, max_failures=None)
+    if not result.attrs["mirror"]["complete"]:
+        plan.undo().apply()
+    with client.record("run.parquet", paths=["/3303/*"]) as recorder:
+        print(client.explain("id", "/3303/0/5700").why)
+    audit = recorder.audit()
+    print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
+    return [hole.reason for hole in audit.holes]
 
 
 def main() -> None:

@@ -41,18 +41,20 @@ class DesiredMachine(RuleBasedStateMachine):
         assert (self.value.status, self.value.value) == (DesiredStatus.PENDING, payload)
         assert self.value.desired_at == self.value.requested_at == self.now
         assert self.value.status_updated_at is None
+        assert self.value.category is None
 
     @precondition(lambda self: self.waiting)
-    @rule(data=st.data(), succeeded=st.booleans())
-    def end(self, data, succeeded):
+    @rule(data=st.data(), category=st.sampled_from([None, "REQUEST_EXPIRED", "REJECTED"]))
+    def end(self, data, category):
         command_id = data.draw(st.sampled_from(self.waiting))
         self.waiting.remove(command_id)
         self.now += 1
-        after = desired.write_finished(self.value, command_id=command_id, succeeded=succeeded, at=self.now)
+        after = desired.write_finished(self.value, command_id=command_id, category=category, at=self.now)
         if command_id != self.placed:
             assert after is None
             return
-        assert after.status is (DesiredStatus.SUCCESS if succeeded else DesiredStatus.FAILURE)
+        assert after.status is (DesiredStatus.SUCCESS if category is None else DesiredStatus.FAILURE)
+        assert after.category == category
         assert after.desired_at == after.status_updated_at == self.now
         assert (after.requested_at, after.value) == (self.value.requested_at, self.value.value)
         self.value = after
@@ -61,7 +63,7 @@ class DesiredMachine(RuleBasedStateMachine):
     @rule()
     def end_again(self):
         with pytest.raises(IllegalTransition):
-            desired.write_finished(self.value, command_id=self.placed, succeeded=True, at=self.now)
+            desired.write_finished(self.value, command_id=self.placed, category=None, at=self.now)
 
     @invariant()
     def pending_exactly_while_the_newest_command_waits(self):

@@ -18,6 +18,7 @@ ROUTES = {
     "GET /page/{}": frozenset(),
     "GET /openapi.json": frozenset(),
     "GET /metrics": ADMIN,
+    "GET /v3/device-echo": READ,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,
     "GET /v3/devices/{}/echo": READ,

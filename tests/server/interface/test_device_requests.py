@@ -242,3 +242,24 @@ def test_the_mirror_tells_in_which_content_type_a_value_was_written(server, key)
     assert server.call(key, "POST", f"/v2/device-requests/{device}", json=body).status_code == 202
     desired = server.resource(key, device, "/10/0/1")["desired"]
     assert (desired["value"], desired["content_type"]) == ("/+8=", "application/octet-stream")
+
+
+def test_a_value_says_by_what_it_came_and_a_failed_write_why(server, key):
+    device = server.add_device(
+        key,
+        "origins",
+        {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True},
+        {"path": "/3338/0/5850", "value": "0", "observable": True, "auto_observable": True},
+    )
+    server.place(key, device, "r", "GET", "/3303/0/5700")
+    assert server.resource(key, device, "/3303/0/5700")["reported"]["origin"] == "read"
+    assert "subscribed_at" not in server.resource(key, device, "/3303/0/5700")
+    server.call(key, "PUT", f"/v2/subscriptions/{device}/3303/0/5700")
+    subscribed = server.resource(key, device, "/3303/0/5700")
+    assert subscribed["reported"]["origin"] == "subscription"
+    assert subscribed["subscribed_at"] == "2026-01-05T08:00:00.000Z"
+    server.call(key, "PUT", f"/sim/v1/devices/{device}/resources/3338/0/5850", json={"value": "1"})
+    assert server.resource(key, device, "/3338/0/5850")["reported"]["origin"] == "auto_observation"
+    server.call(key, "PATCH", f"/sim/v1/devices/{device}", json={"answer": "reject"})
+    server.place(key, device, "w", "PUT", "/3303/0/5700", value="2")
+    assert server.resource(key, device, "/3303/0/5700")["desired"]["category"] == "REJECTED"

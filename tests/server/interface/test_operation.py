@@ -10,23 +10,25 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirror_sdk.wire.errors import ErrorBody
+from mirror_server.config import ACCESS_LOG
 from mirror_server.keys import Scope
 from mirror_server.logging_format import configure
 from mirror_server.store import callbacks
 
 
 @contextmanager
-def logged(log_format):
+def logged(log_format, *, access_log=True):
     """The server's log as it is written, while the context lasts."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     stream = StringIO()
     # pytest's own handlers are not closed by this.
     root.handlers.clear()
-    configure(log_format, stream=stream)
+    configure(log_format, stream=stream, access_log=access_log)
     try:
         yield stream
     finally:
+        logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
         root.handlers[:] = before
         root.setLevel(level)
 
@@ -221,3 +223,17 @@ def test_a_failure_is_logged_with_the_id_the_client_was_told(server, key, log_li
     assert failure["request_id"] == answer.json["request_id"]
     assert "RuntimeError: inside" in failure["exception"]
     assert "planted-x" not in failure["exception"]
+
+
+def test_without_the_line_of_each_request_failures_are_still_told(server, key, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    with logged("json", access_log=False) as stream:
+        server.call(key, "GET", "/v3/devices")
+        assert stream.getvalue() == ""
+        monkeypatch.setattr("mirror_server.views.devices.present.device_object", fail)
+        device = server.add_device(key, "d", {"path": "/3303/0/5700", "value": "1"})
+        assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 500
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert line["event"] == "request failed"

@@ -108,6 +108,7 @@ def test_a_read_stores_the_value_and_its_time_and_then_answers(server, key, ligh
         "value": encoded("21.5"),
         "content_type": "text/plain",
         "reported_at": "2026-01-05T08:01:00.000Z",
+        "origin": "read",
     }
     ((kind, response),) = server.log(key)[-1:]
     assert kind == "async-responses"

@@ -170,9 +170,8 @@ def device(open_services):
     return services, app_id, device_id
 
 
-def reported(services: Services, device_id: str) -> bytes | None:
-    _, resources = services.devices.device_object(device_id)
-    return resources[0].reported_value
+def reported(services: Services, device_id: str) -> bytes:
+    return services.devices.device_object(device_id, lambda _, resources: resources[0].reported_value or b"")
 
 
 def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):

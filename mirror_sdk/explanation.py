@@ -1,0 +1,231 @@
+"""Why a value is what it is, in words, out of what the mirror, the directory and the application's rules tell.
+
+Nothing in here asks anybody. Source: specification 2.1, 2.2, 3.1 to 3.3; wire.md 1 to 3 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
+from mirror_sdk.errors import CATEGORY_HINTS
+from mirror_sdk.object_table import lookup
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.device_requests import WaitingRequest
+from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
+
+_ORIGINS = {
+    "read": "a read brought it",
+    "subscription": "the device sent it, because the resource was subscribed",
+    "auto_observation": "the device sent it by itself: it is auto-observed",
+}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of one resource; what may not be asked, or is not told by this service, is ``None``.
+
+    Attributes:
+        device: The device as the directory lists it.
+        mirrored: The device object.
+        path: The resource path.
+        announced: The resources the device has now.
+        subscriptions: The paths this application subscribed.
+        rules: The presubscription rules of this application.
+        waiting: The requests of this application for the device that have no answer yet.
+    """
+
+    device: Device
+    mirrored: DeviceObject
+    path: str
+    announced: Sequence[EndpointResource]
+    subscriptions: Sequence[str] | None
+    rules: Sequence[PresubscriptionRule] | None
+    waiting: Sequence[WaitingRequest] | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation:
+    """Why a value is what it is, and what would refresh it: sentences, in ``why`` and ``refresh``."""
+
+    title: str
+    why: tuple[str, ...]
+    refresh: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [self.title, *(f"  {line}" for line in self.why)]
+        return "\n".join([*lines, "To refresh it:", *(f"  {line}" for line in self.refresh)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        why, refresh = ("".join(f"<li>{escape(line)}</li>" for line in lines) for lines in (self.why, self.refresh))
+        return f"<p><b>{escape(self.title)}</b></p><ul>{why}</ul><p>To refresh it:</p><ul>{refresh}</ul>"
+
+
+def explain(facts: Facts) -> Explanation:
+    """The explanation of one resource.
+
+    Raises:
+        KeyError: The device never introduced the resource; the message lists close paths.
+    """
+    resource = facts.mirrored[facts.path]
+    now = facts.mirrored.created_at
+    name = resource.label or facts.path
+    return Explanation(
+        f"{name} of {facts.device.endpoint_name} ({facts.path})",
+        (
+            *_of_reported(resource, now),
+            *_of_subscription(resource, facts),
+            *_of_desired(resource, now),
+            *_of_waiting(facts),
+            *_of_device(facts, now),
+        ),
+        tuple(_refreshing(resource, facts)),
+    )
+
+
+def _of_reported(resource: Resource, now: datetime) -> list[str]:
+    reported = resource.reported
+    if reported is None:
+        return ["Nothing was ever reported: it was never read with success, and the device never sent it."]
+    unit = f" {resource.unit}" if resource.unit else ""
+    lines = [f"The last reported value is {reported.value}{unit}, from {_when(reported.reported_at, now)}."]
+    if reported.origin in _ORIGINS:
+        lines.append(f"It came so: {_ORIGINS[reported.origin]}.")
+    lines += _of_freshness(reported, now)
+    return lines
+
+
+def _of_freshness(reported: ReportedValue, now: datetime) -> list[str]:
+    if reported.expires_at is None:
+        return []
+    if reported.expires_at > now:
+        return [f"The device said that it holds until {write_timestamp(reported.expires_at)}."]
+    return [f"The device said that it holds until {write_timestamp(reported.expires_at)}, which is over."]
+
+
+def _of_subscription(resource: Resource, facts: Facts) -> list[str]:
+    rule = _rule_for(facts)
+    is_own = facts.subscriptions is not None and facts.path in facts.subscriptions
+    by = "by this application" if is_own else "by another application"
+    if facts.subscriptions is None:
+        by = "by some application; this key may not ask by which"
+    if is_own and rule is not None:
+        by += f", through the rule {rule.to_wire()}"
+    if resource.subscribed:
+        since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
+        return [f"It is subscribed{since}, {by}: the device sends each change."]
+    if is_own:
+        return ["This application asked for a subscription, which the device has not accepted yet."]
+    if rule is not None:
+        return [f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers."]
+    return ["Nobody is subscribed to it."]
+
+
+def _of_desired(resource: Resource, now: datetime) -> list[str]:
+    desired = resource.desired
+    if desired is None:
+        return ["Nothing was ever written to it through this service."]
+    match desired.status:
+        case DesiredStatus.PENDING:
+            return [f"A write of {desired.value} is under way, asked for at {_when(desired.requested_at, now)}."]
+        case DesiredStatus.FAILURE:
+            return [
+                f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}: {_because(desired)}."
+            ]
+    written = f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
+    return [written, *_of_difference(resource, desired)]
+
+
+def _because(desired: DesiredValue) -> str:
+    if desired.category is None:
+        return "the service does not tell why"
+    hint = CATEGORY_HINTS.get(desired.category)
+    return desired.category if hint is None else f"{desired.category}, {hint}"
+
+
+def _of_difference(resource: Resource, desired: DesiredValue) -> list[str]:
+    reported = resource.reported
+    if reported is None or reported.reported_at is None or desired.desired_at is None:
+        return ["The device has reported nothing since."]
+    if reported.reported_at < desired.desired_at:
+        return ["The reported value is older than that write: the device has reported nothing since."]
+    if reported.value.python != desired.value.python:
+        return ["The device has reported another value since: it was changed at the device, or not kept."]
+    return ["The device has reported it since."]
+
+
+def _of_waiting(facts: Facts) -> list[str]:
+    words = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
+    return [
+        f"{words.get(request.method, request.method)} of this application waits since"
+        f" {write_timestamp(request.placed_at)}, until {write_timestamp(request.expires_at)} at most."
+        for request in facts.waiting or ()
+        if request.uri == facts.path
+    ]
+
+
+def _of_device(facts: Facts, now: datetime) -> list[str]:
+    lines = []
+    if facts.device.state != "registered":
+        lines.append("The device is not registered: it cannot be asked now.")
+    elif facts.device.queue_mode:
+        lines.append("The device sleeps: it takes requests when it next makes contact.")
+    last_event = facts.mirrored.updated_at
+    if last_event is not None:
+        lines.append(f"Its last registration event was at {_when(last_event, now)}.")
+    if _announced(facts) is None:
+        lines.append("The device does not have this resource any more; the mirror keeps its last value.")
+    return lines
+
+
+def _refreshing(resource: Resource, facts: Facts) -> list[str]:
+    announced = _announced(facts)
+    if announced is None:
+        return ["nothing, before the device introduces the resource again"]
+    definition = lookup(facts.path)
+    if definition is not None and "R" not in definition.access:
+        return [f"nothing: {definition.label} cannot be read"]
+    away = "" if facts.device.state == "registered" else ", once the device has registered again"
+    ways = [f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r}){away}"]
+    if resource.subscribed:
+        ways.append("nothing needs to be done for later changes: the device sends them")
+    elif announced.obs:
+        ways.append(f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r}), to have each later change{away}")
+    else:
+        ways.append("a subscription is not possible: the device does not let this resource be observed")
+    return ways
+
+
+def _announced(facts: Facts) -> EndpointResource | None:
+    return next((one for one in facts.announced if one.uri == facts.path), None)
+
+
+def _rule_for(facts: Facts) -> PresubscriptionRule | None:
+    device = facts.device
+    for rule in facts.rules or ():
+        is_of_device = rule.matches_device(
+            device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
+        )
+        if is_of_device and rule.matches_path(facts.path):
+            return rule
+    return None
+
+
+def _when(instant: datetime | None, now: datetime) -> str:
+    """An instant, and how long before the answer of the service it was."""
+    if instant is None:
+        return "a time that is not known"
+    seconds = int((now - instant).total_seconds())
+    for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{write_timestamp(instant)}, {count} {word}{'s' if count > 1 else ''} ago"
+    return f"{write_timestamp(instant)}, {max(seconds, 0)} s ago"

@@ -1,0 +1,198 @@
+"""From the batches of a fleet snapshot to the state table, column by column. Source: wire.md 7.
+
+A batch has a row a device, with its resources in a list and every payload as the bytes it is. What comes out is what
+:func:`mirror_sdk.frames.state_frame` makes of the same devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.frames.columns import fixed_category_array
+from mirror_sdk.frames.payloads import TypedColumns, read_payloads
+from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, matches_any, parts_of, state_table
+from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.values import ValueKind
+
+_UNITS_RESOURCE = f"/{SENSOR_UNITS}"
+_TEXT = list(ValueKind).index(ValueKind.TEXT)
+
+
+def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: bool = False) -> pa.Table:
+    """The state table of the devices of a batch.
+
+    Args:
+        batch: A batch of a fleet snapshot.
+        paths: Patterns; a resource that matches any of them is a row.
+        raw: Whether the payloads are columns too.
+
+    Raises:
+        KeyError: The batch lacks a column.
+        pyarrow.ArrowInvalid: A column is not what it should be.
+    """
+    resources = _Resources(batch)
+    reported = read_payloads(resources["reported_value"], resources["reported_content_type"], resources.path)
+    desired = _Desired(batch, resources)
+    schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
+    columns = {
+        **resources.of_devices(batch),
+        **_of_paths(resources.path),
+        "unit": _units(resources, reported),
+        "reported_num": reported.num,
+        "reported_text": reported.text,
+        "reported_bool": reported.bool,
+        "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
+        "reported_at": _own(resources["reported_at"]),
+        "fresh_until": _own(resources["reported_expires_at"]),
+        "desired_num": desired.spread(desired.typed.num),
+        "desired_text": desired.spread(desired.typed.text),
+        "desired_bool": desired.spread(desired.typed.bool),
+        "desired_status": fixed_category_array(
+            desired.spread(desired["desired_status"]), schema.field("desired_status")
+        ),
+        "requested_at": desired.spread(desired["requested_at"]),
+        "desired_at": desired.spread(desired["desired_at"]),
+        "subscribed": _own(resources["subscribed"]),
+        "reported_raw": resources["reported_value"],
+        "desired_raw": desired.spread(desired["desired_value"]),
+    }
+    table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    return table if paths is None else _only(table, resources.path, paths)
+
+
+def joined(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
+    """The tables one after another, with the categories in the order in which they occur."""
+    return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
+
+
+class _Resources:
+    """All resources of the devices of a batch, one after another."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        lists = batch.column("resources")
+        self._counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        self.begins = np.cumsum(self._counts) - self._counts
+        """Where the resources of each device begin."""
+        self._struct = lists.flatten()
+        self.path = self["path"]
+        self.device = np.repeat(np.arange(len(lists)), self._counts)
+        """The number of the device each belongs to."""
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return self._struct.field(name)
+
+    def of_devices(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The columns that tell of the device; those that have no resource are no category."""
+        has_some = self._counts > 0
+        index = pa.array((np.cumsum(has_some) - 1)[self.device].astype(np.int32))
+        return {
+            name: _recoded(index, batch.column(name).filter(pa.array(has_some)))
+            for name in ("device_id", "endpoint_name")
+        }
+
+
+class _Desired:
+    """The desired values there are, each with the number of its resource."""
+
+    def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
+        lists = batch.column("desired")
+        self._struct = lists.flatten()
+        begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+        rows = begins + self["resource"].to_numpy(zero_copy_only=False)
+        place = np.full(len(resources.path), -1)
+        place[rows] = np.arange(len(rows))
+        self._place = pa.array(place, mask=place < 0)
+        paths = resources.path.take(pa.array(rows))
+        self.typed = read_payloads(self["desired_value"], self["desired_content_type"], paths)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return self._struct.field(name)
+
+    def spread(self, column: pa.Array) -> pa.Array:
+        """A column with a row for each resource."""
+        return column.take(self._place)
+
+
+def _own(column: pa.Array) -> pa.Array:
+    """A copy: a part of a batch would hold on to all of it."""
+    return column.take(pa.array(np.arange(len(column))))
+
+
+def _recoded(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
+    """A category column of an index into words, of which some may be the same or none."""
+    encoded = words.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
+
+
+def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
+    """The columns that tell of the path, worked out once for each."""
+    paths = path.dictionary.to_pylist()
+    parts = list(map(parts_of, paths))
+    definitions = list(map(lookup, paths))
+    labels = pa.array([definition.label if definition else None for definition in definitions], pa.string())
+    numbers = {
+        name: pa.array([part[index] for part in parts], pa.int32()).take(path.indices)
+        for index, name in enumerate(("object_id", "instance_id", "resource_id"))
+    }
+    return {"path": _own(path), **numbers, "label": _recoded(path.indices, labels)}
+
+
+def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
+    """The unit an object instance names in its resource 5701, else the declared one."""
+    paths = resources.path.dictionary.to_pylist()
+    definitions = list(map(lookup, paths))
+    index = resources.path.indices.to_numpy(zero_copy_only=False)
+    declared = pa.array([(definition and definition.unit) or None for definition in definitions], pa.string())
+    names_unit = np.array([path.endswith(_UNITS_RESOURCE) for path in paths], np.bool_)
+    naming = np.flatnonzero(names_unit[index] & (reported.kind.to_numpy() == _TEXT))
+    if not len(naming):
+        return _recoded(resources.path.indices, declared)
+    takes_unit = np.array([bool(one and one.resource_id in IN_SENSOR_UNITS) for one in definitions], np.bool_)
+    instances: dict[str, int] = {}
+    instance = np.array([instances.setdefault(_instance(path), len(instances)) for path in paths], np.int64)
+    keys = resources.device * len(instances) + instance[index]
+    taking = np.flatnonzero(takes_unit[index])
+    named = _positions(keys[naming], keys[taking])
+    named_units = reported.text.take(pa.array(naming))
+    words = pa.concat_arrays([declared, pc.if_else(pc.equal(named_units, ""), None, named_units)])
+    chosen = index.astype(np.int64)
+    chosen[taking[named >= 0]] = len(declared) + named[named >= 0]
+    return words.take(pa.array(chosen)).dictionary_encode()
+
+
+def _instance(path: str) -> str:
+    """``/3303/0`` of ``/3303/0/5700``, and what stands before 5701 of a path that names a unit."""
+    return path.removesuffix(_UNITS_RESOURCE) if path.endswith(_UNITS_RESOURCE) else "/".join(path.split("/")[:3])
+
+
+def _positions(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where in ``keys`` each of the wanted stands; -1 where it does not."""
+    # In order already, but for instances that stand in another order in some device; a stable sort is quick then.
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    found = order[place]
+    return np.where(keys[found] == wanted, found, -1)
+
+
+def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) -> pa.Table:
+    """The rows whose path matches; what no row has is no category any more."""
+    is_wanted = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
+    rows = is_wanted.take(path.indices)
+    return table if pc.all(rows).as_py() else recoded(table.filter(rows))
+
+
+def recoded(table: pa.Table) -> pa.Table:
+    """The table with those categories alone that occur, in the order in which they do."""
+    if not table.num_rows:
+        # Arrow forgets the categories of a column without any chunk.
+        return state_table([], paths=None, raw="reported_raw" in table.column_names)[0]
+    for index, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and not field.metadata:
+            words = table.column(index).cast(pa.string()).combine_chunks()
+            table = table.set_column(index, field, words.dictionary_encode())
+    return table

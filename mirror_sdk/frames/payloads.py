@@ -1,0 +1,207 @@
+"""Many payloads at once, as typed columns: what is plain by Arrow, the rest by :func:`mirror_sdk.values.decode`.
+
+Plain is what needs no second look: a number without an exponent, a text in UTF-8, a boolean that is 0 or 1. Columns are
+the same as value by value; that is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.frames.columns import boolean, number, text
+from mirror_sdk.object_table import ResourceType
+from mirror_sdk.values import ValueKind, decode, plain_type
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+_KINDS = {kind: code for code, kind in enumerate(ValueKind)}
+_TYPES = {kind: code for code, kind in enumerate(ResourceType)}
+_BY_VALUE = len(_TYPES)
+_NO_VALUE = len(_TYPES) + 1
+_DECLARED = [*ResourceType, None]
+# So short that no float is too large or vanishes.
+_FLOAT = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
+_INTEGER = r"^-?[0-9]{1,18}$"
+_UNSIGNED = r"^[0-9]{1,18}$"
+_SECONDS = r"^[0-9]{1,11}$"
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
+class TypedColumns(NamedTuple):
+    """What payloads say: ``kind`` numbers the members of ``ValueKind``."""
+
+    kind: pa.Array
+    num: pa.Array
+    text: pa.Array
+    bool: pa.Array
+
+
+class _Payloads(NamedTuple):
+    raw: pa.BinaryArray
+    content_types: pa.DictionaryArray
+    paths: pa.DictionaryArray
+
+
+def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
+    """The typed columns of payloads, each with its content type and the path of its resource; null is no value."""
+    if raw.null_count == len(raw):
+        return _Columns(len(raw)).finish()
+    payloads = _Payloads(raw, content_types, paths)
+    columns = _Columns(len(raw))
+    types = _types(payloads)
+    for code in _occurring(types):
+        if code != _NO_VALUE:
+            _read_rows(payloads, columns, np.flatnonzero(types == code), _DECLARED[code])
+    return columns.finish()
+
+
+class _Columns:
+    """The columns while they are filled; what is not filled is no value."""
+
+    def __init__(self, length: int) -> None:
+        self._kind = np.full(length, _KINDS[ValueKind.NONE], np.int8)
+        self._num = np.zeros(length)
+        self._bool = np.zeros(length, np.bool_)
+        self._texts: list[pa.Array] = []
+        self._text_at = np.full(length, -1)
+        self._text_count = 0
+
+    def put_numbers(self, rows: Rows, numbers: Any) -> None:
+        self._kind[rows] = _KINDS[ValueKind.NUMBER]
+        self._num[rows] = numbers
+
+    def put_booleans(self, rows: Rows, booleans: Any) -> None:
+        self._kind[rows] = _KINDS[ValueKind.BOOLEAN]
+        self._bool[rows] = booleans
+
+    def put_texts(self, rows: Rows, texts: pa.Array, kind: Any) -> None:
+        self._kind[rows] = kind
+        self._texts.append(texts)
+        self._text_at[rows] = np.arange(self._text_count, self._text_count + len(rows))
+        self._text_count += len(rows)
+
+    def put_opaque(self, rows: Rows) -> None:
+        self._kind[rows] = _KINDS[ValueKind.OPAQUE]
+
+    def finish(self) -> TypedColumns:
+        return TypedColumns(
+            kind=pa.array(self._kind),
+            num=pa.array(self._num, mask=self._kind != _KINDS[ValueKind.NUMBER]),
+            text=self._all_texts(),
+            bool=pa.array(self._bool, mask=self._kind != _KINDS[ValueKind.BOOLEAN]),
+        )
+
+    def _all_texts(self) -> pa.StringArray:
+        if not self._texts:
+            return pa.nulls(len(self._kind), pa.string())
+        return pa.concat_arrays(self._texts).take(pa.array(self._text_at, mask=self._text_at < 0))
+
+
+def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
+    """The type as which each payload is read, looked up once for each content type of each path."""
+    names = [*payloads.content_types.dictionary.to_pylist(), None]
+    paths = payloads.paths.dictionary.to_pylist()
+    of_content = payloads.content_types.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+    pairs = payloads.paths.indices.to_numpy(zero_copy_only=False).astype(np.int64) * len(names) + of_content
+    codes = np.zeros(len(paths) * len(names), np.int8)
+    for pair in _occurring(pairs):
+        codes[pair] = _type_code(names[pair % len(names)], paths[pair // len(names)])
+    return np.where(payloads.raw.is_valid().to_numpy(zero_copy_only=False), codes[pairs], np.int8(_NO_VALUE))
+
+
+def _occurring(codes: npt.NDArray[Any]) -> list[int]:
+    """The numbers that occur; they are small, so nothing needs to be sorted."""
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found
+
+
+def _type_code(content_type: str | None, path: str) -> int:
+    declared = plain_type(content_type, path)
+    return _BY_VALUE if declared is None else _TYPES[declared]
+
+
+def _read_rows(payloads: _Payloads, columns: _Columns, rows: Rows, declared: ResourceType | None) -> None:
+    if declared in {ResourceType.OPAQUE, ResourceType.NONE}:
+        columns.put_opaque(rows)
+        return
+    read = _READERS.get(declared) if declared else None
+    raw = payloads.raw if len(rows) == len(payloads.raw) else payloads.raw.take(pa.array(rows))
+    is_plain = read(columns, rows, raw) if read else np.zeros(len(rows), np.bool_)
+    if not is_plain.all():
+        _read_by_value(payloads, columns, rows[~is_plain])
+
+
+def _read_by_value(payloads: _Payloads, columns: _Columns, rows: Rows) -> None:
+    chosen = pa.array(rows)
+    values = list(map(decode, *(column.take(chosen).to_pylist() for column in payloads)))
+    kinds = np.array([_KINDS[value.kind] for value in values], np.int8)
+    columns.put_texts(rows, pa.array([text(value) for value in values], pa.string()), kinds)
+    is_number, is_boolean = kinds == _KINDS[ValueKind.NUMBER], kinds == _KINDS[ValueKind.BOOLEAN]
+    columns.put_numbers(rows[is_number], [found for value in values if (found := number(value)) is not None])
+    columns.put_booleans(rows[is_boolean], [found for value in values if (found := boolean(value)) is not None])
+
+
+_IsPlain: TypeAlias = npt.NDArray[np.bool_]
+_Reader: TypeAlias = Callable[[_Columns, Rows, pa.BinaryArray], _IsPlain]
+"""Puts what is plain into the columns, and says which that is."""
+
+
+def _read_numbers(pattern: str, kind: pa.DataType) -> _Reader:
+    def read(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
+        is_plain, digits = _matching(raw, pattern)
+        columns.put_numbers(rows[is_plain], digits.cast(kind).to_numpy(zero_copy_only=False))
+        return is_plain
+
+    return read
+
+
+def _read_booleans(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
+    is_true, is_false = (pc.equal(raw, digit).to_numpy(zero_copy_only=False) for digit in (b"1", b"0"))
+    is_plain: _IsPlain = is_true | is_false
+    columns.put_booleans(rows[is_plain], is_true[is_plain])
+    return is_plain
+
+
+def _read_texts(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
+    try:
+        texts = raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.zeros(len(rows), np.bool_)
+    columns.put_texts(rows, texts, _KINDS[ValueKind.TEXT])
+    return np.ones(len(rows), np.bool_)
+
+
+def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
+    is_plain, digits = _matching(raw, _SECONDS)
+    seconds = digits.cast(pa.int64())
+    is_in_calendar = pc.less_equal(seconds, _LAST_SECOND)
+    is_plain[is_plain] = is_in_calendar.to_numpy(zero_copy_only=False)
+    # "2026-01-05 08:00:00", which is many times faster than a format.
+    instants = seconds.filter(is_in_calendar).cast(pa.timestamp("s")).cast(pa.string())
+    timestamps = pc.binary_join_element_wise(pc.binary_replace_slice(instants, 10, 11, "T"), ".000Z", "")
+    columns.put_texts(rows[is_plain], timestamps, _KINDS[ValueKind.TIME])
+    return is_plain
+
+
+def _matching(raw: pa.BinaryArray, pattern: str) -> tuple[_IsPlain, pa.StringArray]:
+    """Which payloads match a pattern of ASCII characters, and their texts."""
+    matches = pc.match_substring_regex(raw, pattern)
+    is_plain: _IsPlain = matches.to_numpy(zero_copy_only=False).copy()
+    return is_plain, (raw if is_plain.all() else raw.filter(matches)).cast(pa.string())
+
+
+_READERS: Mapping[ResourceType, _Reader] = {
+    ResourceType.FLOAT: _read_numbers(_FLOAT, pa.float64()),
+    ResourceType.INTEGER: _read_numbers(_INTEGER, pa.int64()),
+    ResourceType.UNSIGNED: _read_numbers(_UNSIGNED, pa.int64()),
+    ResourceType.BOOLEAN: _read_booleans,
+    ResourceType.STRING: _read_texts,
+    ResourceType.CORELINK: _read_texts,
+    ResourceType.TIME: _read_times,
+}

@@ -1,0 +1,127 @@
+"""Object definition files as the OMA registry and device makers publish them.
+
+Source: LwM2M core, annex on object definitions; http://openmobilealliance.org/tech/profiles/LWM2M.xsd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn, cast
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from mirror_sdk.object_table.definition import NUMBERS, Access, ResourceDeclaration, ResourceType
+from mirror_sdk.object_table.table import register_object
+
+_TYPES: Mapping[str, ResourceType] = {
+    "string": ResourceType.STRING,
+    "integer": ResourceType.INTEGER,
+    "unsigned integer": ResourceType.UNSIGNED,
+    "float": ResourceType.FLOAT,
+    "boolean": ResourceType.BOOLEAN,
+    "opaque": ResourceType.OPAQUE,
+    "time": ResourceType.TIME,
+    "objlnk": ResourceType.OBJLINK,
+    "corelnk": ResourceType.CORELINK,
+    "": ResourceType.NONE,
+}
+_NUMBER = r"\s*(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*"
+_RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}")
+
+
+def load_object_definitions(source: str | Path, *, replace: bool = False) -> list[int]:
+    """Register the objects of an object definition file (XML), see :func:`register_object`.
+
+    Args:
+        source: The file's path, or its text: what begins with ``<`` is taken as the text.
+        replace: Take them in the place of the declarations there are.
+
+    Returns:
+        The ids of the objects. Resources without an operation, which no client can use, are left out.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no object definition file, it has a document type (entities are never expanded), or an object
+            cannot be registered; the message says what to change. Objects before it in the file are registered.
+    """
+    objects = list(_parse(_content(source)).iter("Object"))
+    if not objects:
+        raise ValueError("there is no <Object> in this definition; give a file as the OMA LwM2M registry has them")
+    return [_register(found, replace=replace) for found in objects]
+
+
+def _content(source: str | Path) -> bytes | str:
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
+        return source.lstrip("\ufeff \t\r\n")
+    return Path(source).read_bytes()
+
+
+def _parse(content: bytes | str) -> Element:
+    tree = TreeBuilder()
+    # A text is decoded already, whatever encoding its first line names.
+    parser = expat.ParserCreate("utf-8" if isinstance(content, str) else None)
+    parser.buffer_text = True
+    parser.StartElementHandler = tree.start
+    parser.EndElementHandler = tree.end
+    parser.CharacterDataHandler = tree.data
+    parser.StartDoctypeDeclHandler = _refuse_document_type
+    try:
+        parser.Parse(content, True)
+    except (expat.ExpatError, UnicodeEncodeError, LookupError) as exc:
+        raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
+    return tree.close()
+
+
+def _refuse_document_type(*_: object) -> NoReturn:
+    raise ValueError("this XML has a document type (<!DOCTYPE ...>); entities are not expanded, remove it")
+
+
+def _register(found: Element, *, replace: bool) -> int:
+    object_id = _id(_text(found, "ObjectID"), "<ObjectID>")
+    items = {_id(item.get("ID", ""), "ID of an <Item>"): item for item in found.iter("Item")}
+    declared = {
+        resource_id: _declaration(item, f"resource {resource_id} of object {object_id}")
+        for resource_id, item in items.items()
+        if _text(item, "Operations")
+    }
+    register_object(object_id, _text(found, "Name"), declared, replace=replace)
+    return object_id
+
+
+def _declaration(item: Element, what: str) -> ResourceDeclaration:
+    word = _text(item, "Type").lower()
+    if word not in _TYPES:
+        raise ValueError(f"{what}: <Type>{word}</Type> is none of {', '.join(filter(None, _TYPES))}")
+    operations = _text(item, "Operations").upper()
+    executable = operations == "E"
+    kind = ResourceType.NONE if executable else _TYPES[word]
+    unit = _text(item, "Units")
+    return ResourceDeclaration(
+        name=_text(item, "Name"),
+        type=kind,
+        access=cast("Access", operations),  # register_object checks it
+        unit="%" if unit == "/100" else unit,
+        range=_range(_text(item, "RangeEnumeration")) if kind in NUMBERS else None,
+        multiple=_text(item, "MultipleInstances").lower() == "multiple",
+    )
+
+
+def _range(text: str) -> tuple[float, float] | None:
+    """The range, where it is one: the element also holds lists, lengths and prose, which are no limits of a number."""
+    limits = _RANGE.fullmatch(text)
+    if limits is None:
+        return None
+    low, high = (float(limit) if "." in limit else int(limit) for limit in limits.groups())
+    return (low, high) if low <= high else None
+
+
+def _text(element: Element, name: str) -> str:
+    return " ".join((element.findtext(name) or "").split())
+
+
+def _id(text: str, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text):
+        raise ValueError(f"{what} is {text!r}; it has to be a whole number up to 65535")
+    return int(text)

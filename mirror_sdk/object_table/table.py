@@ -1,0 +1,140 @@
+"""The object table of this process: what is built in, and what was registered."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from mirror_sdk.object_table.definition import NUMBERS, ResourceDeclaration, ResourceDefinition, ResourceType
+from mirror_sdk.object_table.ipso import IPSO_OBJECTS
+from mirror_sdk.object_table.lwm2m import LWM2M_OBJECTS
+from mirror_sdk.wire.paths import parse_path
+
+_Key = tuple[int, int]
+_SECURITY_OBJECT = 0
+_HIGHEST_ID = 65535
+_ACCESSES = ("R", "W", "RW", "E")
+
+
+def _definitions(
+    object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]
+) -> Iterator[tuple[_Key, ResourceDefinition]]:
+    for resource_id, declared in resources.items():
+        label, kind = f"{name} · {declared.name}", ResourceType(declared.type)
+        yield (
+            (object_id, resource_id),
+            ResourceDefinition(
+                object_id, resource_id, label, kind, declared.unit, declared.access, declared.range, declared.multiple
+            ),
+        )
+
+
+_table: dict[_Key, ResourceDefinition] = {
+    key: definition
+    for object_id, (name, resources) in {**LWM2M_OBJECTS, **IPSO_OBJECTS}.items()
+    for key, definition in _definitions(object_id, name, resources)
+}
+_registering = threading.Lock()
+
+
+def lookup(path: str) -> ResourceDefinition | None:
+    """What is declared for a resource path such as ``/3303/0/5700`` or, for a resource instance, ``/3/0/7/1``.
+
+    Returns:
+        The definition; ``None`` for a resource that is not in the table and for a text that is no resource's path.
+    """
+    key = _key(path)
+    return None if key is None else _table.get(key)
+
+
+@lru_cache(maxsize=4096)
+def _key(path: str) -> _Key | None:
+    try:
+        parts = parse_path(path)
+    except ValueError:
+        return None
+    return None if parts.resource_id is None else (parts.object_id, parts.resource_id)
+
+
+def register_object(
+    object_id: int, name: str, resources: Mapping[int, ResourceDeclaration], *, replace: bool = False
+) -> None:
+    """Declare an object the table does not have, so that its values get their types.
+
+    The table is that of the process: values are typed wherever they are read, in every client and every frame alike.
+    Threads may register and look up at the same time. Registering the same object again changes nothing.
+
+    Args:
+        object_id: 1 to 65535; object 0 holds keys and is never declared.
+        name: What the object is called in labels: ``Pump``.
+        resources: What it has, by resource id: ``{1: ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s")}``.
+        replace: Take this declaration in the place of the one there is.
+
+    Raises:
+        ValueError: A part of the declaration cannot be; the message says which and what may stand there. Or the object
+            is declared differently already and ``replace`` is not set.
+    """
+    global _table  # noqa: PLW0603 - readers take the whole table at once, so it is swapped, never changed
+    _check_object(object_id, name, resources)
+    added = dict(_definitions(object_id, name, resources))
+    with _registering:
+        there = {key: definition for key, definition in _table.items() if key[0] == object_id}
+        if there and there != added and not replace:
+            raise ValueError(
+                f"object {object_id} is declared already ({_name(there.values())}); give replace=True to put "
+                f"{name!r} in its place"
+            )
+        _table = {key: definition for key, definition in _table.items() if key not in there} | added
+
+
+def _name(definitions: Iterable[ResourceDefinition]) -> str:
+    return next(definition.label.partition(" · ")[0] for definition in definitions)
+
+
+def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]) -> None:
+    if object_id == _SECURITY_OBJECT:
+        raise ValueError("object_id=0 is the security object: it holds keys, and no server reads or writes it")
+    _check_id("object_id", object_id)
+    _check_name(f"object {object_id}", name)
+    if not resources:
+        raise ValueError(f"object {object_id} has no resources; give at least one ResourceDeclaration by its id")
+    for resource_id, declared in resources.items():
+        _check_id(f"resource id of object {object_id}:", resource_id)
+        _check_resource(f"resource {resource_id} of object {object_id}", declared)
+
+
+def _check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"{what}: name={name!r} is no name; give a text")
+
+
+def _check_id(what: str, number: object) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _HIGHEST_ID:
+        raise ValueError(f"{what} {number!r} is no id; ids are whole numbers up to {_HIGHEST_ID}")
+
+
+def _check_resource(what: str, declared: object) -> None:
+    if not isinstance(declared, ResourceDeclaration):
+        raise ValueError(f"{what}: {declared!r} is no ResourceDeclaration")  # noqa: TRY004 - one error for all parts
+    _check_name(what, declared.name)
+    if declared.type not in tuple(ResourceType):
+        raise ValueError(f"{what}: type={declared.type!r} is none of {', '.join(ResourceType)}")
+    if declared.access not in _ACCESSES:
+        raise ValueError(f"{what}: access={declared.access!r} is none of {', '.join(_ACCESSES)}")
+    if (declared.access == "E") is not (declared.type == ResourceType.NONE):
+        raise ValueError(f"{what}: access 'E' goes with type 'none', and no other access does")
+    if not isinstance(declared.unit, str):
+        raise ValueError(f"{what}: unit={declared.unit!r} is no unit; give a text, '' for none")  # noqa: TRY004 - as above
+    if declared.range is not None:
+        _check_range(what, declared)
+
+
+def _check_range(what: str, declared: ResourceDeclaration) -> None:
+    if declared.type not in NUMBERS:
+        raise ValueError(f"{what}: a {declared.type} has no range; leave it out")
+    match declared.range:
+        case (int() | float() as low, int() | float() as high) if math.isfinite(high - low) and low <= high:
+            return
+    raise ValueError(f"{what}: range={declared.range!r} is none; give (lowest, highest)")

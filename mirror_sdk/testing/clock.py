@@ -1,0 +1,67 @@
+"""The clock of a mirror under test: it stands still until it is advanced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from mirror_sdk.bench import Bench
+
+Duration = float | str | timedelta
+"""Seconds, a text such as ``"1h 30min"``, or a timedelta."""
+
+_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.ASCII)
+
+
+def seconds_of(duration: Duration) -> float:
+    """The seconds of a duration.
+
+    Raises:
+        ValueError: The text is no duration; the message says how one is written.
+    """
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if not isinstance(duration, str):
+        return duration
+    position, seconds = 0, 0.0
+    while part := _PART.match(duration, position):
+        position, seconds = part.end(), seconds + float(part[1]) * _SECONDS[part[2]]
+    if not position or position < len(duration):
+        raise ValueError(f"{duration!r} is no duration; write numbers with ms, s, min, h or d, like '1h 30min'")
+    return seconds
+
+
+class Clock:
+    """The mirror's time: timestamps, expiry, retention and what devices do by themselves follow it.
+
+    Only an open poll is held in real time, since it is the client that waits there.
+    """
+
+    def __init__(self, bench: Bench, moved: Callable[[], object]) -> None:
+        self._bench = bench
+        self._moved = moved
+
+    def __repr__(self) -> str:
+        return f"<Clock {self.now().isoformat()}>"
+
+    def now(self) -> datetime:
+        """The mirror's present, in UTC."""
+        return self._bench.get_clock()
+
+    def advance(self, duration: Duration) -> datetime:
+        """Let time pass; returns when all that fell due in it has happened.
+
+        Args:
+            duration: Seconds, ``"1h"`` or a timedelta; more than nothing and at most 366 days.
+
+        Returns:
+            The new present, in UTC.
+
+        Raises:
+            ValueError: It is no duration, or outside of this range.
+        """
+        now = self._bench.advance(seconds_of(duration))
+        self._moved()
+        return now

@@ -1,0 +1,117 @@
+"""The server under test and its devices."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from mirror_sdk.config import Settings
+from mirror_sdk.errors import ConfigError
+from mirror_sdk.testing.conformance.bench import Bench
+from mirror_sdk.testing.conformance.service import Service
+from mirror_sdk.wire.routes import CALLBACK, CURSOR_HEADER, PULL
+
+
+@pytest.fixture(scope="session")
+def service(pytestconfig: pytest.Config) -> Iterator[Service]:
+    """The server; its key has a poll channel."""
+    try:
+        settings = Settings.load(pytestconfig.getoption("--mirror-url"), pytestconfig.getoption("--mirror-key"))
+    except ConfigError as exc:
+        pytest.exit(f"{exc}, or use --mirror-url and --mirror-key", returncode=pytest.ExitCode.USAGE_ERROR)
+    service = Service(settings.base_url, settings.api_key.get_secret_value())
+    try:
+        service.http.delete(CALLBACK)
+        answer = service.http.get(PULL, params={"hold": 0})
+    except httpx.TransportError as exc:
+        pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
+    if answer.status_code in {401, 403}:
+        pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
+    yield service
+    service.http.close()
+
+
+@pytest.fixture(scope="session")
+def found_bench(service: Service) -> Bench | str:
+    """The bench, or why there is none."""
+    answer = service.http.get("/sim/v1/clock")
+    if answer.status_code == 403:
+        return "the key lacks the scope admin, which plays the server's simulated devices"
+    if answer.status_code != 200:
+        return "the server has no bench (/sim/v1), so nobody can play a device"
+    return Bench(service, is_manual=answer.json().get("manual", False))
+
+
+@pytest.fixture
+def bench(found_bench: Bench | str) -> Bench:
+    """The bench; without one the test is skipped."""
+    if isinstance(found_bench, str):
+        pytest.skip(found_bench)
+    return found_bench
+
+
+@pytest.fixture
+def manual_bench(bench: Bench) -> Bench:
+    """The bench of a server whose clock stands still; without one the test is skipped."""
+    if not bench.is_manual:
+        pytest.skip("the clock of the server runs by itself (no --clock manual)")
+    return bench
+
+
+@pytest.fixture
+def light(bench: Bench) -> Iterator[str]:
+    """A simulated device of this test alone."""
+    device_id = bench.add()
+    yield device_id
+    bench.service.http.delete(f"/sim/v1/devices/{device_id}/registration")
+
+
+@pytest.fixture(scope="session")
+def device_id(service: Service, pytestconfig: pytest.Config, found_bench: Bench | str) -> str:
+    """A registered device that may be read; without one the test is skipped."""
+    given: str | None = pytestconfig.getoption("--mirror-device")
+    if given:
+        return given
+    if isinstance(found_bench, Bench):
+        return found_bench.add()
+    listed = service.json("GET", "/v3/devices", params={"state__eq": "registered"})["data"]
+    if not listed:
+        pytest.skip("the directory has no registered device, and none was named with --mirror-device")
+    # One that sleeps would let the tests wait.
+    first: str = min(listed, key=lambda device: bool(device.get("queue_mode")))["id"]
+    return first
+
+
+@pytest.fixture
+def observable_path(service: Service, device_id: str) -> str:
+    """A resource of the device that can be observed; without one the test is skipped."""
+    listed = service.json("GET", f"/v2/endpoints/{device_id}")
+    found = [resource["uri"] for resource in listed if resource["obs"]]
+    if not found:
+        pytest.skip(f"the device {device_id} has no resource that can be observed")
+    path: str = found[0]
+    return path
+
+
+@pytest.fixture
+def log(service: Service) -> Service:
+    """The server, if it keeps a notification log; else the test is skipped."""
+    if CURSOR_HEADER not in service.read_log("latest").headers:
+        pytest.skip(f"the server has no notification log (no {CURSOR_HEADER} in a poll with after=latest)")
+    return service
+
+
+@pytest.fixture
+def loopback(service: Service) -> Service:
+    """The server, if it runs on this machine, so that it can call a webhook here; else the test is skipped."""
+    host = httpx.URL(service.url).host
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    if not is_here:
+        pytest.skip(f"{host} is another machine, which cannot call a webhook on this one")
+    return service

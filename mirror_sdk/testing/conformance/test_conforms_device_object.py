@@ -1,0 +1,114 @@
+"""E1, the device object. Source: specification 2.1, 2.2 and E1; wire.md 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mirror_sdk.testing.conformance.bench import Bench
+from mirror_sdk.testing.conformance.service import TIMESTAMP, Service, decoded
+from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.paths import parse_path
+
+REPORTED = {"value", "content_type", "reported_at"}
+DESIRED = {"value", "status", "desired_at"}
+
+
+@pytest.fixture
+def body(service: Service, device_id: str) -> Any:
+    """The device object."""
+    return service.json("GET", f"/v3/devices/{device_id}/echo")
+
+
+def instants(content: Any) -> Iterator[str]:
+    """All members whose name ends in ``_at``, however deep."""
+    if isinstance(content, dict):
+        yield from (value for name, value in content.items() if name.endswith("_at"))
+    for inner in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        yield from instants(inner)
+
+
+def test_it_is_a_device_object_of_the_device_that_was_asked_for(body: Any, device_id: str) -> None:
+    """The identifier and the members of wire.md 1."""
+    DeviceObject.model_validate(body)
+    assert (body["object"], body["device_id"]) == ("device-echo", device_id)
+    assert {"created_at", "updated_at", "resources"} <= body.keys()
+
+
+def test_each_resource_is_there_once_under_its_path(body: Any) -> None:
+    """A resource path is numbers after slashes."""
+    paths = [resource["resource_path"] for resource in body["resources"]]
+    assert paths
+    assert len(set(paths)) == len(paths)
+    for path in paths:
+        parse_path(path)
+
+
+def test_each_resource_is_empty_or_has_all_that_belongs_together(body: Any) -> None:
+    """Specification 2.2: empty values at first, later the value with its time, status and subscription."""
+    for resource in body["resources"]:
+        assert isinstance(resource["subscribed"], bool)
+        reported, desired = resource["reported"], resource["desired"]
+        assert reported == {} or reported.keys() >= REPORTED
+        assert desired == {} or desired.keys() >= DESIRED
+        for value in [state["value"] for state in (reported, desired) if state]:
+            decoded(value)
+        assert not desired or (desired["status"] in {0, 1, 2} and type(desired["status"]) is int)
+
+
+def test_times_are_utc_with_milliseconds(body: Any) -> None:
+    """wire.md 0: RFC 3339, milliseconds, ``Z``."""
+    for instant in instants(body):
+        assert TIMESTAMP.fullmatch(instant), instant
+
+
+@pytest.mark.parametrize(
+    ("whole", "state", "member"),
+    [("last_reported_at", "reported", "reported_at"), ("last_desired_at", "desired", "desired_at")],
+)
+def test_the_newest_times_are_over_all_resources(body: Any, whole: str, state: str, member: str) -> None:
+    """They are absent while there is none."""
+    newest = max((resource[state][member] for resource in body["resources"] if resource[state]), default=None)
+    assert body.get(whole) == newest
+
+
+def test_an_unknown_device_is_not_found(service: Service) -> None:
+    """404."""
+    service.refused(404, "GET", "/v3/devices/conformance-nobody/echo")
+
+
+def test_nothing_of_it_can_be_deleted(service: Service, device_id: str) -> None:
+    """Specification 2.1: deletion is not available; wire.md 1: 405."""
+    service.refused(405, "DELETE", f"/v3/devices/{device_id}/echo")
+    assert service.call("GET", f"/v3/devices/{device_id}/echo").status_code == 200
+
+
+def test_an_unchanged_object_need_not_be_sent_again(service: Service, light: str) -> None:
+    """Extension: ``ETag`` and ``If-None-Match``."""
+    path = f"/v3/devices/{light}/echo"
+    tag = service.call("GET", path).headers.get("ETag")
+    if tag is None:
+        pytest.skip("the server has no ETag on device objects")
+    again = service.call("GET", path, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert service.ask(light, "GET", "/3303/0/5700")["status"] == 200
+    assert service.call("GET", path, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_at_first_every_resource_shows_empty_values(service: Service, light: str) -> None:
+    """Specification 2.2."""
+    for resource in service.json("GET", f"/v3/devices/{light}/echo")["resources"]:
+        assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
+
+
+def test_new_resources_are_taken_in_and_removed_ones_stay(service: Service, bench: Bench, light: str) -> None:
+    """Specification 2.1."""
+    bench.set_value(light, "/3304/0/5700", "40", observable=True)
+    bench.remove(light, "/3303/0/5700")
+    bench.registration(light, "PUT")
+    assert service.resource(light, "/3304/0/5700")["reported"] == {}
+    assert service.resource(light, "/3303/0/5700")
+    listed = [resource["uri"] for resource in service.json("GET", f"/v2/endpoints/{light}")]
+    assert ("/3304/0/5700" in listed, "/3303/0/5700" in listed) == (True, False)

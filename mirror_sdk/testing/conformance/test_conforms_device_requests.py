@@ -1,0 +1,228 @@
+"""E2: device requests, and what becomes of them. Source: specification 3.1, 3.2, 3.3 and E2; wire.md 2 and 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirror_sdk.testing.conformance.bench import REBOOT, SWITCH, TEMPERATURE, Bench
+from mirror_sdk.testing.conformance.service import Service, decoded, encoded, new_async_id
+
+READ = {"method": "GET", "uri": TEMPERATURE}
+WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
+MONTH_SECONDS = 30 * 24 * 3600
+
+
+def post(device_id: str, query: str = "") -> tuple[str, str]:
+    """Method and path of a device request."""
+    return "POST", f"/v2/device-requests/{device_id}{query}"
+
+
+@pytest.mark.parametrize("async_id", ["%20", "a%20b", "x" * 65, "%C3%A4", "a%0A"])
+def test_a_malformed_async_id_is_refused(service: Service, device_id: str, async_id: str) -> None:
+    """1 to 64 letters, digits, ``_`` and ``-``."""
+    body = service.refused(400, *post(device_id, f"?async-id={async_id}"), json=READ)
+    assert body["reason"] == "MALFORMED_ASYNC_ID"
+
+
+def test_a_body_that_is_no_json_is_refused_by_its_own_word(service: Service, device_id: str) -> None:
+    """``MALFORMED_JSON_CONTENT``."""
+    headers = {"Content-Type": "application/json"}
+    body = service.refused(400, *post(device_id), content=b"{", headers=headers)
+    assert body["reason"] == "MALFORMED_JSON_CONTENT"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"method": "DELETE"},
+        {"method": "BREW"},
+        {"uri": "3303/0/5700"},
+        {"uri": ""},
+        {"colour": "red"},
+        {"expiry_seconds": 0},
+        {"expiry_seconds": -1},
+        {"expiry_seconds": 1.5},
+        {"expiry_seconds": "60"},
+        {"expiry_seconds": MONTH_SECONDS + 1},
+    ],
+)
+def test_a_request_that_cannot_be_is_refused(service: Service, device_id: str, members: dict[str, Any]) -> None:
+    """wire.md 2: methods, path and ``expiry_seconds``."""
+    service.refused(400, *post(device_id), json=READ | members)
+
+
+@pytest.mark.parametrize("query", ["expiry-seconds=0", "expiry-seconds=x", "retry=11", "retry=-1", "retry=x"])
+def test_a_query_that_cannot_be_is_refused(service: Service, device_id: str, query: str) -> None:
+    """``retry`` is 0 to 10."""
+    service.refused(400, *post(device_id, f"?{query}"), json=READ)
+
+
+def test_an_unknown_device_is_not_found(service: Service) -> None:
+    """404."""
+    service.refused(404, *post("conformance-nobody"), json=READ)
+
+
+def test_a_read_is_accepted_and_answered(service: Service, device_id: str, observable_path: str) -> None:
+    """Specification 3.3, the read flow, on whatever device there is."""
+    async_id = new_async_id()
+    assert service.place(device_id, "GET", observable_path, async_id, expiry_seconds=60).status_code == 202
+    response = service.outcome(async_id)
+    assert isinstance(response["status"], int)
+    payload = decoded(response["payload"])
+    if response["status"] != 200:
+        pytest.skip(f"the device {device_id} did not answer the read: {response}")
+    reported = service.resource(device_id, observable_path)["reported"]
+    assert "reported_at" in reported
+    # A device that is observed may have told another value meanwhile.
+    assert decoded(reported["value"]) == payload or service.resource(device_id, observable_path)["subscribed"]
+
+
+def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> None:
+    """Specification E2: 202. The body is an extension."""
+    async_id = new_async_id()
+    answer = service.place(light, "GET", TEMPERATURE, async_id)
+    assert answer.status_code == 202
+    assert answer.content == b"" or answer.json()["async-response-id"] == async_id
+    assert service.outcome(async_id)["id"] == async_id
+
+
+def test_without_an_async_id_the_server_makes_one(service: Service, light: str) -> None:
+    """It is optional; the name that was made stands in the body, which is an extension."""
+    answer = service.call(*post(light), json=READ)
+    assert answer.status_code == 202
+    if not answer.content:
+        pytest.skip("the server does not tell the async-id it made")
+    assert service.outcome(answer.json()["async-response-id"])["status"] == 200
+
+
+def test_the_same_request_again_is_queued_once(service: Service, bench: Bench, light: str) -> None:
+    """Extension, which makes it safe to send again; another request under the same async-id is 409."""
+    async_id = new_async_id()
+    bench.patch(light, online=False)
+    for _ in range(2):
+        assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
+    answer = service.place(light, "PUT", SWITCH, async_id, value="0")
+    assert answer.status_code == 409
+    bench.patch(light, online=True)
+    assert service.outcome(async_id)["status"] == 200
+    last = service.ask(light, "GET", SWITCH)
+    assert decoded(last["payload"]) == b"1"
+    assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
+
+
+def test_a_read_brings_the_value_and_the_mirror_has_it(service: Service, bench: Bench, light: str) -> None:
+    """The read flow of specification 3.3: the mirror first, then the async response."""
+    bench.set_value(light, TEMPERATURE, "22.5")
+    response = service.ask(light, "GET", TEMPERATURE)
+    assert (response["status"], decoded(response["payload"]), response["ct"]) == (200, b"22.5", "text/plain")
+    assert isinstance(response["max-age"], int)
+    reported = service.resource(light, TEMPERATURE)["reported"]
+    assert decoded(reported["value"]) == b"22.5"
+    assert not bench.is_manual or reported["reported_at"] == bench.now()
+
+
+def test_a_write_is_pending_and_then_a_success(service: Service, bench: Bench, light: str) -> None:
+    """The write flow of specification 3.3, and 3.1."""
+    bench.patch(light, online=False)
+    async_id = new_async_id()
+    assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
+    pending = service.resource(light, SWITCH)["desired"]
+    assert (pending["status"], decoded(pending["value"])) == (0, b"1")
+    assert "status_updated_at" not in pending
+    if bench.is_manual:
+        bench.advance(5)
+    bench.patch(light, online=True)
+    assert service.outcome(async_id)["status"] == 200
+    desired = service.resource(light, SWITCH)["desired"]
+    assert (desired["status"], decoded(desired["value"])) == (1, b"1")
+    assert desired["desired_at"] == desired["status_updated_at"]
+    if bench.is_manual:
+        assert desired["desired_at"] == bench.now() > pending["desired_at"]
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "status", "error"),
+    [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],
+)
+def test_a_write_the_device_refuses_is_a_failure(
+    service: Service, bench: Bench, light: str, path: str, answer: str, status: int, error: str
+) -> None:
+    """Specification 3.1 and 7: the resource is not writeable, or the device rejects."""
+    bench.patch(light, answer=answer)
+    response = service.ask(light, "PUT", path, value="1")
+    assert (response["status"], response["error"], response["payload"]) == (status, error, "")
+    resource = service.resource(light, path)
+    assert (resource["desired"]["status"], resource["reported"]) == (2, {})
+
+
+def test_a_write_fails_when_the_device_does_not_connect_in_time(
+    service: Service, manual_bench: Bench, light: str
+) -> None:
+    """Specification 3.1 and 7: ``expiry_seconds``."""
+    manual_bench.patch(light, online=False)
+    async_id = new_async_id()
+    assert service.place(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
+    manual_bench.advance(59)
+    assert service.resource(light, SWITCH)["desired"]["status"] == 0
+    manual_bench.advance(1)
+    assert service.resource(light, SWITCH)["desired"]["status"] == 2
+    response = service.outcome(async_id)
+    assert (response["status"], response["error"]) == (429, "REQUEST_EXPIRED")
+
+
+def test_a_silent_device_is_a_timeout(service: Service, manual_bench: Bench, light: str) -> None:
+    """wire.md 2 and 5: an attempt waits for the device's answer, then 504."""
+    manual_bench.patch(light, answer="silent")
+    async_id = new_async_id()
+    assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
+    manual_bench.advance(2 * 3600)
+    response = service.outcome(async_id)
+    assert (response["status"], response["error"]) == (504, "TIMEOUT")
+
+
+def test_a_resource_the_device_does_not_have_is_not_found(service: Service, bench: Bench, light: str) -> None:
+    """wire.md 5. The mirror knows the resource still, since the device has had it."""
+    bench.remove(light, TEMPERATURE)
+    bench.registration(light, "PUT")
+    response = service.ask(light, "GET", TEMPERATURE)
+    assert (response["status"], response["error"]) == (404, "RESOURCE_NOT_FOUND")
+
+
+def test_a_resource_is_executed(service: Service, light: str) -> None:
+    """``POST`` executes."""
+    assert service.ask(light, "POST", REBOOT)["status"] == 200
+
+
+def test_a_newer_write_supersedes_a_pending_one(service: Service, bench: Bench, light: str) -> None:
+    """wire.md 2: both are delivered in order, both are answered, and the mirror follows the newer one."""
+    bench.patch(light, online=False)
+    older, newer = new_async_id(), new_async_id()
+    assert service.place(light, "PUT", SWITCH, older, value="0").status_code == 202
+    assert service.place(light, "PUT", SWITCH, newer, value="1").status_code == 202
+    desired = service.resource(light, SWITCH)["desired"]
+    assert (desired["status"], desired["value"]) == (0, encoded("1"))
+    bench.patch(light, online=True)
+    assert (service.outcome(older)["status"], service.outcome(newer)["status"]) == (200, 200)
+    desired = service.resource(light, SWITCH)["desired"]
+    assert (desired["status"], desired["value"]) == (1, encoded("1"))
+
+
+def test_a_full_queue_is_a_limit(service: Service, bench: Bench, light: str) -> None:
+    """``QUEUE_IS_FULL``: 20 commands wait for one device."""
+    bench.patch(light, online=False)
+    for _ in range(20):
+        assert service.place(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
+    body = service.refused(429, *post(light), json=READ)
+    assert body["reason"] == "QUEUE_IS_FULL"
+
+
+def test_what_waits_for_a_device_that_leaves_fails(service: Service, bench: Bench, light: str) -> None:
+    """``DEVICE_REMOVED_REGISTRATION``."""
+    bench.patch(light, answer="silent")
+    async_id = new_async_id()
+    assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
+    bench.registration(light, "DELETE")
+    response = service.outcome(async_id)
+    assert (response["status"], response["error"]) == (429, "DEVICE_REMOVED_REGISTRATION")

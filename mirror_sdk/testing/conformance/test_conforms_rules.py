@@ -1,0 +1,86 @@
+"""What holds on every path. Source: wire.md 0."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from mirror_sdk.testing.conformance.service import Service
+
+NOBODY = "conformance-nobody"
+ROUTES = (
+    "GET /v3/devices",
+    f"GET /v3/devices/{NOBODY}/echo",
+    f"POST /v2/device-requests/{NOBODY}",
+    "PUT /v2/subscriptions",
+    "GET /v2/notification/pull",
+    "PUT /v2/notification/callback",
+)
+
+
+def anonymous(service: Service, route: str, authorization: str | None) -> httpx.Response:
+    """Send a request with another ``Authorization``, or none."""
+    method, _, path = route.partition(" ")
+    headers = {} if authorization is None else {"Authorization": authorization}
+    return httpx.request(method, f"{service.url}{path}", headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("authorization", [None, "Bearer", "Basic abc"])
+def test_a_request_without_a_key_is_401(service: Service, route: str, authorization: str | None) -> None:
+    """Missing or malformed: 401."""
+    answer = anonymous(service, route, authorization)
+    assert answer.status_code == 401
+    assert (answer.json()["object"], answer.json()["type"]) == ("error", "invalid_auth")
+
+
+def test_a_request_with_an_unknown_key_is_401(service: Service) -> None:
+    """Unknown: 401. It is tried once only, since a server may slow down who guesses."""
+    assert anonymous(service, ROUTES[0], "Bearer conformance").status_code in {401, 429}
+
+
+def test_the_scheme_is_known_in_any_case(service: Service) -> None:
+    """``Authorization: bearer <key>``."""
+    for scheme in ["bearer", "BEARER"]:
+        key = service.http.headers["Authorization"].removeprefix("Bearer ")
+        assert anonymous(service, ROUTES[0], f"{scheme} {key}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v3/devices", "/v2/subscriptions"])
+def test_a_slash_at_the_end_changes_nothing(service: Service, path: str) -> None:
+    """A trailing slash is optional on every path."""
+    assert service.json("GET", f"{path}/") == service.json("GET", path)
+
+
+def test_a_doubled_slash_is_the_same_path(service: Service, device_id: str, observable_path: str) -> None:
+    """``PUT /v2/subscriptions/{id}//3303/0/5700``; a redirect is enough."""
+    assert service.call("PUT", f"/v2/subscriptions/{device_id}/{observable_path}").status_code == 200
+    assert service.call("GET", f"/v2/subscriptions/{device_id}{observable_path}").status_code == 200
+    assert service.call("DELETE", f"/v2/subscriptions/{device_id}{observable_path}").status_code == 204
+
+
+def test_a_content_type_without_a_body_is_ignored(service: Service) -> None:
+    """A GET or DELETE may carry ``Content-Type: application/json`` and no body."""
+    headers = {"Content-Type": "application/json"}
+    assert service.call("GET", "/v3/devices", headers=headers).status_code == 200
+    assert service.call("DELETE", "/v2/subscriptions", headers=headers).status_code == 204
+
+
+def test_an_unknown_field_is_named(service: Service) -> None:
+    """Unknown fields in a request body: 400 that names the field."""
+    body = service.refused(400, "PUT", "/v2/subscriptions", json=[{"endpoint-colour": "red"}])
+    assert "endpoint-colour" in body["message"] + str(body["fields"])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1", "\x00"])
+def test_a_body_that_is_no_json_is_refused(service: Service, content: str) -> None:
+    """Error bodies of wire.md 0."""
+    service.refused(
+        400, "PUT", "/v2/subscriptions", content=content.encode(), headers={"Content-Type": "application/json"}
+    )
+
+
+def test_each_answer_has_a_request_id_of_its_own(service: Service) -> None:
+    """``X-Request-ID`` comes back on every answer."""
+    seen = {service.call("GET", "/v3/devices").headers["X-Request-ID"] for _ in range(3)}
+    assert len(seen) == 3

@@ -1,0 +1,154 @@
+"""E3, presubscription rules; single subscriptions; what both bring.
+
+Source: specification 3.2, 3.3, E3 and 6; wire.md 3.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mirror_sdk.testing.conformance.bench import DOOR, SWITCH, TEMPERATURE, Bench
+from mirror_sdk.testing.conformance.service import Service, decoded
+
+RULES = "/v2/subscriptions"
+
+
+@pytest.fixture(autouse=True)
+def no_rules(service: Service) -> Iterator[None]:
+    """The key has no rules before and after."""
+    service.call("DELETE", RULES)
+    yield
+    service.call("DELETE", RULES)
+
+
+def values(service: Service, device_id: str, path: str) -> list[bytes]:
+    """What observation events of a resource brought so far."""
+    service.look()
+    entries = service.received("notifications")
+    return [decoded(entry["payload"]) for entry in entries if (entry["ep"], entry["path"]) == (device_id, path)]
+
+
+def test_rules_are_replaced_as_a_whole_and_read_as_they_were_put(service: Service) -> None:
+    """Specification E3: 202."""
+    first = [{"endpoint-type": "Light", "resource-path": ["/3311/*"]}, {"resource-path": ["/3303/0/5700"]}]
+    second = [{"endpoint-name": "conformance-nobody"}]
+    assert service.json("GET", RULES) == []
+    for rules in [first, second, []]:
+        assert service.call("PUT", RULES, json=rules).status_code == 202
+        assert service.json("GET", RULES) == rules
+
+
+def test_rules_are_deleted(service: Service) -> None:
+    """204."""
+    service.call("PUT", RULES, json=[{"endpoint-type": "Light"}])
+    assert service.call("DELETE", RULES).status_code == 204
+    assert service.json("GET", RULES) == []
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        [1],
+        [{"resource-path": "/3303/*"}],
+        [{"resource-path": ["/33*/0"]}],
+        [{"resource-path": ["3303/*"]}],
+        [{"resource-path": ["/" + "3" * 128]}],
+        [{"resource-path": ["/3303/*"] * 257}],
+        [{"endpoint-type": "x" * 65}],
+        [{"endpoint-name": "x" * 65}],
+        [{"endpoint-type": "Light"}] * 1025,
+    ],
+)
+def test_rules_that_cannot_be_are_refused_and_change_nothing(service: Service, rules: Any) -> None:
+    """wire.md 3: ``*`` only at the end, and the limits."""
+    kept = [{"endpoint-type": "Light"}]
+    service.call("PUT", RULES, json=kept)
+    service.refused(400, "PUT", RULES, json=rules)
+    assert service.json("GET", RULES) == kept
+
+
+def test_a_single_subscription_is_put_listed_and_deleted(
+    service: Service, device_id: str, observable_path: str
+) -> None:
+    """200, 200 or 404, 204; the list is ``text/uri-list``."""
+    device, single = f"{RULES}/{device_id}", f"{RULES}/{device_id}{observable_path}"
+    service.call("DELETE", device)
+    service.refused(404, "GET", single)
+    service.refused(404, "GET", device)
+    assert service.call("PUT", single).status_code == 200
+    assert service.call("GET", single).status_code == 200
+    listed = service.call("GET", device)
+    assert listed.headers["Content-Type"].startswith("text/uri-list")
+    assert (listed.status_code, listed.text) == (200, observable_path)
+    assert service.call("DELETE", single).status_code == 204
+    service.refused(404, "GET", single)
+
+
+def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str) -> None:
+    """204, and then 404."""
+    for path in [SWITCH, TEMPERATURE]:
+        service.call("PUT", f"{RULES}/{light}{path}")
+    assert set(service.call("GET", f"{RULES}/{light}").text.split("\n")) == {SWITCH, TEMPERATURE}
+    assert service.call("DELETE", f"{RULES}/{light}").status_code == 204
+    service.refused(404, "GET", f"{RULES}/{light}")
+    assert service.resource(light, SWITCH)["subscribed"] is False
+
+
+def test_a_rule_subscribes_a_device_that_registers(service: Service, bench: Bench) -> None:
+    """The subscribe flow of specification 3.3: true, with the initial value, and an observation event of it."""
+    kind = f"c-{uuid.uuid4().hex[:12]}"
+    service.call("PUT", RULES, json=[{"endpoint-type": kind, "resource-path": ["/3303/*"]}])
+    device_id = bench.add(endpoint_type=kind)
+    entry = service.wait_for("notifications", lambda entry: entry["ep"] == device_id)
+    assert (entry["path"], decoded(entry["payload"])) == (TEMPERATURE, b"21.5")
+    assert isinstance(entry["max-age"], int)
+    resource = service.resource(device_id, TEMPERATURE)
+    assert (resource["subscribed"], decoded(resource["reported"]["value"])) == (True, b"21.5")
+    assert service.resource(device_id, SWITCH)["subscribed"] is False
+
+
+def test_a_rule_is_checked_at_a_registration_update(service: Service, bench: Bench, light: str) -> None:
+    """Specification 3.3: when a device registers or updates its registration, not before."""
+    service.call("PUT", RULES, json=[{"endpoint-name": light, "resource-path": [SWITCH]}])
+    assert service.resource(light, SWITCH)["subscribed"] is False
+    bench.registration(light, "PUT")
+    service.wait_for("notifications", lambda entry: (entry["ep"], entry["path"]) == (light, SWITCH))
+    assert service.resource(light, SWITCH)["subscribed"] is True
+
+
+def test_a_change_of_a_subscribed_resource_is_told_and_stored(service: Service, bench: Bench, light: str) -> None:
+    """Specification 3.2: the reported value is updated; an observation event goes to the subscriber."""
+    service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
+    service.wait_for("notifications", lambda entry: entry["ep"] == light)
+    bench.set_value(light, TEMPERATURE, "23")
+    assert values(service, light, TEMPERATURE) == [b"21.5", b"23"]
+    assert decoded(service.resource(light, TEMPERATURE)["reported"]["value"]) == b"23"
+
+
+def test_a_change_that_is_not_subscribed_is_neither_told_nor_stored(service: Service, bench: Bench, light: str) -> None:
+    """Specification 1 and 3.3: the mirror does not pull values on its own."""
+    bench.set_value(light, TEMPERATURE, "23")
+    assert values(service, light, TEMPERATURE) == []
+    assert service.resource(light, TEMPERATURE)["reported"] == {}
+
+
+def test_an_auto_observation_is_stored_and_told_to_subscribers_alone(
+    service: Service, bench: Bench, light: str
+) -> None:
+    """Specification 3.2 and 6."""
+    bench.set_value(light, DOOR, "1")
+    resource = service.resource(light, DOOR)
+    assert (decoded(resource["reported"]["value"]), resource["subscribed"]) == (b"1", False)
+    assert values(service, light, DOOR) == []
+
+
+def test_single_subscriptions_end_at_a_full_registration(service: Service, bench: Bench, light: str) -> None:
+    """wire.md 3."""
+    service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
+    bench.registration(light, "POST")
+    service.refused(404, "GET", f"{RULES}/{light}{TEMPERATURE}")

@@ -1,0 +1,47 @@
+"""A simulated device as a test holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mirror_sdk.bench import Bench
+from mirror_sdk.wire.bench import BenchDevice
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDevice:
+    """A simulated device, and what it can be told to do.
+
+    Attributes:
+        id: Its device id.
+        endpoint_name: Its endpoint name, such as ``light-01``.
+        endpoint_type: Its endpoint type, such as ``Light``.
+        queue_mode: Whether it sleeps between contacts, so that what it is asked waits until the next one.
+        paths: The resource paths it had when it was added.
+    """
+
+    id: str
+    endpoint_name: str
+    endpoint_type: str
+    queue_mode: bool
+    paths: tuple[str, ...]
+    _bench: Bench = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, device: BenchDevice, bench: Bench) -> FleetDevice:
+        """The handle of a device the bench lists."""
+        paths = tuple(resource.path for resource in device.resources)
+        return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, bench)
+
+    def values(self) -> dict[str, str]:
+        """The values the device itself has now, as texts by path; the mirror may know others, or none."""
+        device = next(device for device in self._bench.list_devices() if device.id == self.id)
+        return {resource.path: resource.value for resource in device.resources}
+
+    def set_value(self, path: str, value: object) -> None:
+        """The device changes a value of its own, and tells it if it is observed; see :meth:`Bench.set_value`."""
+        self._bench.set_value(self.id, path, value)
+
+    def set_online(self, online: bool) -> None:
+        """Cut the device off, or connect it again, which makes it speak at once."""
+        self._bench.set_online(self.id, online)

@@ -1,0 +1,178 @@
+"""A whole mirror inside a test: the real server, its devices, a clock that stands still, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from mirror_sdk._async_client import AsyncMirrorClient
+from mirror_sdk._channels import LogReader
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.bench import Bench
+from mirror_sdk.events import Event, read_events
+from mirror_sdk.testing.clients import BriskAsyncClient, BriskClient
+from mirror_sdk.testing.clock import Clock
+from mirror_sdk.testing.device import FleetDevice
+from mirror_sdk.testing.faults import Faults
+from mirror_sdk.testing.transport import AsyncFaultyTransport, FaultyTransport
+
+if TYPE_CHECKING:
+    from mirror_sdk.testing.in_process import InProcessServer
+
+DEFAULT_SCOPES = ("read", "write", "subscribe")
+_TIMEOUT_SECONDS = 30.0
+
+
+class Mirror:
+    """A server in this process on a database in ``folder``, reached without a network.
+
+    It can be used in a ``with`` statement where there is no fixture.
+
+    Attributes:
+        url: Base URL for clients; it leads nowhere without the transport.
+        bench: Plays the devices; no fault acts on it.
+        clock: The mirror's time.
+        faults: What is to go wrong.
+        client: A client of one application, whose notification log begins with the mirror.
+        transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test makes itself.
+
+    Raises:
+        ImportError: The server is not installed.
+    """
+
+    url = "http://mirror.localhost"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = _new_server(folder)
+        self._clients: list[MirrorClient] = []
+        self.bench = Bench(self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server))))
+        self.faults = Faults(now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart)
+        self.clock = Clock(self.bench, moved=self.faults.wake)
+        self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)
+        self.client = self.new_client()
+
+    def __repr__(self) -> str:
+        return f"<Mirror {self.url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
+        """A new access key, which is an application of its own; its notification log begins now.
+
+        Args:
+            scopes: What it may be used for, of ``read``, ``write``, ``subscribe`` and ``admin``.
+
+        Raises:
+            ValueError: There is no such scope.
+        """
+        return self._server.new_key(scopes)
+
+    def new_client(
+        self,
+        api_key: str | None = None,
+        *,
+        scopes: Iterable[str] = DEFAULT_SCOPES,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> MirrorClient:
+        """A client, closed together with the mirror.
+
+        Args:
+            api_key: Access key; a new one with ``scopes`` by default.
+            scopes: What the new key may be used for.
+            timeout: Seconds after which an HTTP request fails; see :meth:`Faults.delay`.
+        """
+        key = api_key or self.new_key(scopes)
+        return self._keep(BriskClient(self.url, key, timeout=timeout, transport=self.transport))
+
+    def new_async_client(
+        self,
+        api_key: str | None = None,
+        *,
+        scopes: Iterable[str] = DEFAULT_SCOPES,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> AsyncMirrorClient:
+        """A client for the event loop it is used on, best in an ``async with``. Arguments as for :meth:`new_client`."""
+        key = api_key or self.new_key(scopes)
+        return BriskAsyncClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
+
+    def new_async_transport(self) -> httpx.AsyncBaseTransport:
+        """As ``transport``, for one asynchronous client."""
+        return AsyncFaultyTransport(self._server, self.faults, self.clock.advance)
+
+    def add_fleet(self, n: int, seed: int = 0) -> list[FleetDevice]:
+        """Add simulated devices of all kinds in turn, with values that follow the clock.
+
+        Thermometer, weather station, light, smart plug, door contact, thermostat, and again. The same calls give the
+        same devices, ids and values in every run. ``bench.add_device`` adds one of your own design.
+
+        Args:
+            n: How many.
+            seed: What they are made from.
+
+        Raises:
+            ValueError: ``n`` is negative.
+        """
+        if n < 0:
+            raise ValueError(f"n={n} is no number of devices; give 0 or more")
+        added = self._server.add_devices(n, seed)
+        listed = {device.id: device for device in self.bench.list_devices()}
+        return [FleetDevice.of(listed[device_id], self.bench) for device_id in added]
+
+    def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
+        """What the notification log of a client has now, with the faults that act on it; nothing is waited for.
+
+        Args:
+            client: Whose log; that of ``mirror.client`` by default.
+            after: Number of an entry (``Event.seq``) to begin behind.
+        """
+        reader = LogReader((client or self.client)._send, after=after)
+        events: list[Event] = []
+        before: int | None = None
+        while reader.position != before:
+            before = reader.position
+            events += read_events(reader.read(0), self.clock.now())
+        return events
+
+    def restart(self) -> None:
+        """Stop the server and start it again on the same database, as after an update of it."""
+        self._server.stop()
+        self._server.start()
+
+    def close(self) -> None:
+        """End the clients and the server."""
+        self.faults.clear()
+        for client in self._clients:
+            client.close()
+        self._server.stop()
+
+    def _keep(self, client: MirrorClient) -> MirrorClient:
+        self._clients.append(client)
+        return client
+
+
+class _Plain(httpx.BaseTransport):
+    """The way of the bench, on which no fault acts."""
+
+    def __init__(self, server: InProcessServer) -> None:
+        self._server = server
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._server.send(request)
+
+
+def _new_server(folder: Path) -> InProcessServer:
+    try:
+        # Only now: the server is an extra, and whoever does not use the kit does not load it.
+        module: Any = import_module("mirror_sdk.testing.in_process")
+    except ImportError as exc:
+        raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc
+    server: InProcessServer = module.InProcessServer(folder)
+    return server

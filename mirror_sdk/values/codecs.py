@@ -1,0 +1,245 @@
+"""From a payload to typed values and back: one entry of ``_CODECS`` per content type.
+
+Source: wire.md 1 and 2; LwM2M core, data formats.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple, NoReturn
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
+from mirror_sdk.values.declared import Reading, Unreadable, accepted, refused
+from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
+from mirror_sdk.values.records import (
+    read_lwm2m_json,
+    read_senml_cbor,
+    read_senml_json,
+    write_lwm2m_json,
+    write_senml_cbor,
+    write_senml_json,
+)
+from mirror_sdk.values.text import read_links, read_text, write_text
+from mirror_sdk.values.tlv import read_tlv, write_tlv
+from mirror_sdk.values.value import PythonValue, Value, ValueKind
+
+TEXT_PLAIN = "text/plain"
+OCTET_STREAM = "application/octet-stream"
+LINK_FORMAT = "application/link-format"
+JSON = "application/json"
+CBOR = "application/cbor"
+SENML_JSON = "application/senml+json"
+SENML_CBOR = "application/senml+cbor"
+LWM2M_TLV = "application/vnd.oma.lwm2m+tlv"
+LWM2M_JSON = "application/vnd.oma.lwm2m+json"
+
+_ALIASES: Mapping[str, str] = {
+    "0": TEXT_PLAIN,
+    "40": LINK_FORMAT,
+    "42": OCTET_STREAM,
+    "50": JSON,
+    "60": CBOR,
+    "110": SENML_JSON,
+    "112": SENML_CBOR,
+    "11542": LWM2M_TLV,
+    "11543": LWM2M_JSON,
+    "application/nanoservice-tlv": LWM2M_TLV,
+    "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
+    "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
+}
+"""CoAP's numbers of the content types, and spellings of the years before they were registered."""
+
+_MAX_INTEGER_BITS = 64
+
+
+class _Codec(NamedTuple):
+    """``read`` raises ``Unreadable``; ``write`` takes a checked value, and is ``None`` where only bytes are written."""
+
+    read: Callable[[bytes, str], Mapping[str, Reading]]
+    write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
+
+
+def _read_octets(raw: bytes, path: str) -> dict[str, Reading]:
+    return {path: Reading(ValueKind.OPAQUE, raw)}
+
+
+_CODECS: Mapping[str, _Codec] = {
+    TEXT_PLAIN: _Codec(read_text, write_text),
+    OCTET_STREAM: _Codec(_read_octets),
+    LINK_FORMAT: _Codec(read_links),
+    JSON: _Codec(read_json, write_json),
+    CBOR: _Codec(read_cbor, write_cbor),
+    SENML_JSON: _Codec(read_senml_json, write_senml_json),
+    SENML_CBOR: _Codec(read_senml_cbor, write_senml_cbor),
+    LWM2M_TLV: _Codec(read_tlv, write_tlv),
+    LWM2M_JSON: _Codec(read_lwm2m_json, write_lwm2m_json),
+}
+
+
+def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
+    """Read a payload as the type declared for its path; never raises, never guesses.
+
+    Args:
+        raw: The payload; ``None`` where there is no value yet.
+        content_type: With or without parameters, or CoAP's number of it. ``None`` is read as text/plain, the
+            interface's default, except for a resource declared opaque, whose bytes are then left as they are.
+        path: Resource path such as ``/3303/0/5700``.
+
+    Returns:
+        A value of the declared kind; where nothing is declared, of the kind the content type itself names (JSON, CBOR,
+        SenML), or text exactly as it is; ``OPAQUE`` with the bytes, and the reason in ``problem``, where they cannot be
+        read as declared, the content type is unknown, or they hold other values than the one of the path, which
+        :func:`decode_many` then gives; ``NONE`` for ``None``.
+
+    Source: wire.md 1 and 2.
+    """
+    if raw is None:
+        return Value(ValueKind.NONE, None, None, content_type)
+    try:
+        readings = _codec(content_type, path).read(raw, path)
+    except Unreadable as exc:
+        return _opaque(raw, content_type, exc)
+    reading = readings.get(path) or Reading(ValueKind.OPAQUE, raw, _no_value_at(path, readings))
+    return Value(reading.kind, reading.python, raw, content_type, reading.problem)
+
+
+def plain_type(content_type: str | None, path: str) -> ResourceType | None:
+    """The declared type as which payloads of this content type are read where they are text, or bytes for certain.
+
+    Returns:
+        ``OPAQUE`` for what always stays bytes, ``STRING`` for a text that nothing declares; ``None`` where only
+        :func:`decode` knows.
+    """
+    codec = _codec(content_type, path)
+    if codec is _CODECS[OCTET_STREAM]:
+        return ResourceType.OPAQUE
+    definition = lookup(path)
+    declared = ResourceType.STRING if definition is None else definition.type
+    return declared if codec is _CODECS[TEXT_PLAIN] else None
+
+
+def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[str, Value]:
+    """Read all values of a payload, such as the answer to a read of an object instance; never raises, never guesses.
+
+    Args:
+        raw: The payload.
+        content_type: As for :func:`decode`.
+        path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
+
+    Returns:
+        The values by the path of each resource, or resource instance (``/3/0/6/0``); of several values of one resource
+        at different times, the newest. A part that is not what is declared is ``OPAQUE``, with the reason in
+        ``problem``. A payload that cannot be read at all is one such value under the path that was given. The ``raw``
+        of each is the whole payload.
+
+    Source: LwM2M core, data formats.
+    """
+    if raw is None:
+        return {}
+    try:
+        readings = _codec(content_type, path).read(raw, path)
+    except Unreadable as exc:
+        return {path: _opaque(raw, content_type, exc)}
+    return {
+        found: Value(reading.kind, reading.python, raw, content_type, reading.problem)
+        for found, reading in readings.items()
+    }
+
+
+def _opaque(raw: bytes, content_type: str | None, problem: Unreadable) -> Value:
+    return Value(ValueKind.OPAQUE, raw, raw, content_type, str(problem))
+
+
+def _no_value_at(path: str, readings: Mapping[str, Reading]) -> str:
+    if not readings:
+        return f"the payload holds no value for {path}"
+    found = ", ".join(list(readings)[:3]) + (" ..." if len(readings) > 3 else "")
+    return f"the payload holds no one value for {path} but {found}; decode_many gives them"
+
+
+def encode(
+    value: object, path: str, content_type: str | None = None, *, allow_read_only: bool = False
+) -> tuple[bytes, str]:
+    """Write a value as the payload of a device request, checked against what is declared for its path.
+
+    Args:
+        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these.
+        path: Resource path such as ``/3311/0/5850``.
+        content_type: ``None`` is text/plain, and application/octet-stream for bytes. Bytes with any other content
+            type are taken as a payload that is already written in it, except for a resource declared opaque.
+        allow_read_only: Write also what is declared read-only, for a device that takes it all the same.
+
+    Returns:
+        The payload and its content type.
+
+    Raises:
+        ValueRefused: The value is not of the declared type, out of its range, a naive datetime or not finite; the
+            resource is executable or read-only; or the content type is unknown or cannot hold the value. The message
+            says what the resource takes.
+
+    Source: wire.md 2.
+    """
+    definition = lookup(path)
+    if definition is not None:
+        _check_access(definition, path, allow_read_only=allow_read_only)
+    plain = _plain(value)
+    if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
+        raise ValueRefused(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
+    opaque = definition is not None and definition.type is ResourceType.OPAQUE
+    if content_type is None:
+        content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
+    media_type = _media_type(content_type)
+    codec = _CODECS.get(media_type)
+    if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and media_type != TEXT_PLAIN):
+        return _octets(plain, definition, path), content_type
+    resource_type = None if definition is None else definition.type
+    return codec.write(accepted(plain, definition, path), path, resource_type), content_type
+
+
+def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only: bool) -> None:
+    if definition.access == "E":
+        raise ValueRefused(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
+    if definition.access == "R" and not allow_read_only:
+        raise ValueRefused(
+            f"{path} ({definition.label}) is declared read-only; if this device takes it all the same, "
+            "give allow_read_only=True"
+        )
+
+
+def _octets(value: object, definition: ResourceDefinition | None, path: str) -> bytes:
+    if not isinstance(value, bytes):
+        raise refused(path, definition, value, "bytes with this content type", "give bytes, or leave content_type out")
+    return value
+
+
+def _codec(content_type: str | None, path: str) -> _Codec:
+    if content_type is None:
+        definition = lookup(path)
+        opaque = definition is not None and definition.type is ResourceType.OPAQUE
+        return _CODECS[OCTET_STREAM if opaque else TEXT_PLAIN]
+    return _CODECS.get(_media_type(content_type)) or _Codec(_read_unknown)
+
+
+def _read_unknown(*_: object) -> NoReturn:
+    raise Unreadable("the content type is unknown")
+
+
+@lru_cache(maxsize=256)
+def _media_type(content_type: str) -> str:
+    """The content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
+    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
+    return _ALIASES.get(media_type, media_type) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type
+
+
+def _plain(value: object) -> object:
+    """A numpy scalar as its Python twin, anything else as it is."""
+    item = getattr(value, "item", None)
+    if item is None or getattr(value, "shape", None) != ():
+        return value
+    twin = item()
+    # datetime64[ns] has a plain int as its twin, which would be written as a number.
+    return twin if isinstance(value, numbers.Real) or isinstance(twin, bool) else value

@@ -1,0 +1,271 @@
+"""SenML in JSON and CBOR, and the older LwM2M JSON: any number of named records, each with a value.
+
+The format tells numbers, texts, booleans, bytes and object links apart; the object table narrows a number down
+(float, integer, time), and a record of another sort than it declares stays bytes.
+
+Source: RFC 8428; LwM2M core, SenML and JSON data formats.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import cbor2
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values.declared import Reading, Unreadable, as_float, from_item, to_epoch
+from mirror_sdk.values.items import parse_cbor, parse_json
+from mirror_sdk.values.value import PythonValue, ValueKind
+from mirror_sdk.wire.paths import parse_path
+
+_Record = dict[str, object]
+
+_CBOR_LABELS = {
+    "bver": -1,
+    "bn": -2,
+    "bt": -3,
+    "bu": -4,
+    "bv": -5,
+    "bs": -6,
+    "n": 0,
+    "u": 1,
+    "v": 2,
+    "vs": 3,
+    "vb": 4,
+    "s": 5,
+    "t": 6,
+    "ut": 7,
+    "vd": 8,
+}
+_NAMES_OF_LABELS: Mapping[object, str] = {"vlo": "vlo"} | {label: name for name, label in _CBOR_LABELS.items()}
+_LWM2M_JSON_MEMBERS = {"v": "v", "sv": "vs", "bv": "vb", "ov": "vlo"}
+_MEMBERS_OF_FIELDS = {field: member for member, field in _LWM2M_JSON_MEMBERS.items()}
+_VERSION = 10
+
+_FIELDS: Mapping[ResourceType, str] = {
+    ResourceType.STRING: "vs",
+    ResourceType.CORELINK: "vs",
+    ResourceType.INTEGER: "v",
+    ResourceType.UNSIGNED: "v",
+    ResourceType.FLOAT: "v",
+    ResourceType.TIME: "v",
+    ResourceType.BOOLEAN: "vb",
+    ResourceType.OPAQUE: "vd",
+    ResourceType.OBJLINK: "vlo",
+}
+"""The member of a record that holds a value of each type."""
+
+_TYPES_OF_FIELDS = {
+    "vs": ResourceType.STRING,
+    "vb": ResourceType.BOOLEAN,
+    "vd": ResourceType.OPAQUE,
+    "vlo": ResourceType.OBJLINK,
+}
+_VALUE_FIELDS = ("v", *_TYPES_OF_FIELDS)
+
+
+class _Entry(NamedTuple):
+    path: str
+    field: str
+    item: object
+    time: float
+
+
+def read_senml_json(raw: bytes, _: str) -> dict[str, Reading]:
+    """The newest value of each resource in a SenML pack.
+
+    Raises:
+        Unreadable: It is not SenML, or names something that is no resource.
+    """
+    return _readings([_with_bytes(entry, b"-_") for entry in _senml(_records(parse_json(raw)))], raw)
+
+
+def read_senml_cbor(raw: bytes, _: str) -> dict[str, Reading]:
+    """As :func:`read_senml_json`."""
+    return _readings(_senml([_named(record) for record in _records(parse_cbor(raw))]), raw)
+
+
+def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
+    """The newest value of each resource in LwM2M JSON; without a base name, names continue the path.
+
+    Raises:
+        Unreadable: It is not LwM2M JSON, or names something that is no resource.
+    """
+    body = parse_json(raw)
+    if not isinstance(body, dict):
+        raise Unreadable("LwM2M JSON is an object with a member 'e', an array of records")
+    return _readings(_lwm2m_entries(body, path), raw)
+
+
+def _records(body: object) -> list[_Record]:
+    if not isinstance(body, list) or not all(isinstance(record, dict) for record in body):
+        raise Unreadable("there is no array of records in the payload")
+    return body
+
+
+def _named(record: _Record) -> _Record:
+    """A record of SenML CBOR with the names JSON has for its labels."""
+    # True and 2.0 are labels of their own in CBOR, and equal to 1 and 2 in Python.
+    if not all(type(label) in (int, str) for label in record):
+        raise Unreadable("the labels of a SenML record are integers and texts")
+    return {_NAMES_OF_LABELS.get(label, f"?{label}"): item for label, item in record.items()}
+
+
+def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
+    base_name, base_time, base_value = "", 0.0, 0.0
+    for record in records:
+        _check_understood(record)
+        base_name = _text(record, "bn", base_name)
+        base_time = _number(record, "bt", base_time)
+        base_value = _number(record, "bv", base_value)
+        if not record.keys() & {"n", *_VALUE_FIELDS}:
+            continue
+        field = _only_value(record, _VALUE_FIELDS)
+        item = _number(record, "v", 0.0) + base_value if field == "v" and base_value else record[field]
+        yield _Entry(base_name + _text(record, "n", ""), field, item, base_time + _number(record, "t", 0.0))
+
+
+def _check_understood(record: _Record) -> None:
+    if _number(record, "bver", _VERSION) > _VERSION:
+        raise Unreadable(f"the SenML pack is of a later version than {_VERSION}")
+    unknown = [name for name in record if name.endswith("_")]
+    if unknown:
+        raise Unreadable(f"the SenML record says that {reprlib.repr(unknown[0])} must be understood, and it is unknown")
+
+
+def _lwm2m_entries(body: _Record, path: str) -> Iterator[_Entry]:
+    base_time = _number(body, "bt", 0.0)
+    for record in _records(body.get("e")):
+        name = _text(record, "n", "")
+        base_name = _text(body, "bn", _base_of(path, name))
+        member = _only_value(record, _LWM2M_JSON_MEMBERS)
+        time = base_time + _number(record, "t", 0.0)
+        yield _texts_as_bytes(_Entry(base_name + name, _LWM2M_JSON_MEMBERS[member], record[member], time))
+
+
+def _base_of(path: str, name: str) -> str:
+    if name.startswith("/"):
+        return ""
+    return f"{path.rstrip('/')}/" if name else path
+
+
+def _texts_as_bytes(entry: _Entry) -> _Entry:
+    """LwM2M JSON has no member for bytes: a text holds them where bytes are declared."""
+    definition = lookup(entry.path)
+    if entry.field != "vs" or definition is None or definition.type is not ResourceType.OPAQUE:
+        return entry
+    return _with_bytes(entry._replace(field="vd"), b"+/")
+
+
+def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
+    """The entry with the bytes that its base64 text stands for; a text that is no base64 is left to the type check."""
+    if entry.field != "vd" or not isinstance(entry.item, str):
+        return entry
+    padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)
+    try:
+        return entry._replace(item=base64.b64decode(padded, last_characters, validate=True))
+    except (binascii.Error, ValueError):
+        return entry
+
+
+def _only_value(record: _Record, fields: Iterable[str]) -> str:
+    found = [field for field in fields if field in record]
+    if len(found) != 1:
+        raise Unreadable(f"a record holds {len(found)} values instead of one")
+    return found[0]
+
+
+def _text(record: _Record, name: str, default: str) -> str:
+    text = record.get(name, default)
+    if not isinstance(text, str):
+        raise Unreadable(f"member {name!r} of a record is no text")
+    return text
+
+
+def _number(record: _Record, name: str, default: float) -> float:
+    number = as_float(record.get(name, default))
+    if number is None:
+        raise Unreadable(f"member {name!r} of a record is no finite number")
+    return number
+
+
+def _readings(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
+    newest: dict[str, _Entry] = {}
+    for entry in entries:
+        if not _is_resource(entry.path):
+            raise Unreadable(f"a record is named {reprlib.repr(entry.path)}, which is no resource path")
+        if entry.path not in newest or entry.time >= newest[entry.path].time:
+            newest[entry.path] = entry
+    return {path: _reading(entry, raw) for path, entry in newest.items()}
+
+
+def _is_resource(path: str) -> bool:
+    try:
+        return parse_path(path).resource_id is not None
+    except ValueError:
+        return False
+
+
+def _reading(entry: _Entry, raw: bytes) -> Reading:
+    definition = lookup(entry.path)
+    if definition is None:
+        return from_item(_TYPES_OF_FIELDS.get(entry.field), entry.item, raw)
+    if _FIELDS.get(definition.type) != entry.field:
+        problem = f"the object table declares {definition.type}, and the record of {entry.path} holds {entry.field!r}"
+        return Reading(ValueKind.OPAQUE, raw, problem)
+    return from_item(definition.type, entry.item, raw)
+
+
+def _check_resource(path: str) -> None:
+    if not _is_resource(path):
+        raise ValueRefused(f"{path!r} is no resource path, and this content type names one; write it like /3303/0/5700")
+
+
+def _field(value: PythonValue, resource_type: ResourceType | None) -> str:
+    if resource_type is not None:
+        return _FIELDS[resource_type]
+    return "vs" if isinstance(value, str) else "vb" if isinstance(value, bool) else "v"
+
+
+def _item(value: PythonValue) -> float | int | str | bool | bytes:
+    return to_epoch(value) if isinstance(value, datetime) else value
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def write_senml_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
+    """A checked value as a SenML pack of one record.
+
+    Raises:
+        ValueRefused: The path is none of a resource.
+    """
+    item = _item(value)
+    _check_resource(path)
+    if isinstance(item, bytes):
+        item = base64.urlsafe_b64encode(item).rstrip(b"=").decode("ascii")
+    return _json([{"n": path, _field(value, resource_type): item}])
+
+
+def write_senml_cbor(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
+    """As :func:`write_senml_json`."""
+    _check_resource(path)
+    field = _field(value, resource_type)
+    return cbor2.dumps([{_CBOR_LABELS["n"]: path, _CBOR_LABELS.get(field, field): _item(value)}])
+
+
+def write_lwm2m_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
+    """A checked value as LwM2M JSON of one record; errors as for :func:`write_senml_json`."""
+    _check_resource(path)
+    field, item = _field(value, resource_type), _item(value)
+    if isinstance(item, bytes):
+        field, item = "vs", base64.b64encode(item).decode("ascii")
+    return _json({"bn": path, "e": [{_MEMBERS_OF_FIELDS[field]: item}]})

@@ -1,0 +1,223 @@
+"""LwM2M TLV: values by type, id and length; what the bytes of a value mean, the object table alone says.
+
+Source: LwM2M core, TLV data format (1.0: 6.4.3; 1.1: 7.4.3).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values.declared import Reading, Unreadable, as_declared, from_epoch, to_epoch
+from mirror_sdk.values.value import PythonValue, ValueKind
+from mirror_sdk.wire.paths import parse_path
+
+
+class _Kind(IntEnum):
+    OBJECT_INSTANCE = 0
+    RESOURCE_INSTANCE = 1
+    MULTIPLE_RESOURCE = 2
+    RESOURCE = 3
+
+
+_LEVELS: Mapping[_Kind, int] = {
+    _Kind.OBJECT_INSTANCE: 1,
+    _Kind.MULTIPLE_RESOURCE: 2,
+    _Kind.RESOURCE: 2,
+    _Kind.RESOURCE_INSTANCE: 3,
+}
+"""Where in a path (object, instance, resource, resource instance) the id of an entry stands."""
+
+_HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
+_WIDE_ID = 0x20
+_INTEGER_SIZES = (1, 2, 4, 8)
+_FLOAT_FORMATS = {4: ">f", 8: ">d"}
+_SHORT = 8
+_MOST_BYTES = 2**24 - 1 - 6
+"""What a length of three bytes can name, less the head of an entry within."""
+
+
+def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
+    """The values of all resources and resource instances in a payload, by path.
+
+    Raises:
+        Unreadable: The bytes are no TLV, or do not belong to the path.
+    """
+    values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
+    return {found: _reading(content, found) for found, content in values.items()}
+
+
+def _path(ids: tuple[int, ...]) -> str:
+    return "".join(f"/{number}" for number in ids)
+
+
+def _ids(path: str) -> tuple[int, ...]:
+    try:
+        return tuple(number for number in parse_path(path) if number is not None)
+    except ValueError as exc:
+        raise Unreadable(f"TLV names resources relative to a path: {exc}") from exc
+
+
+def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    seen: set[int] = set()
+    for kind, number, content in _entries(raw):
+        level = _LEVELS[kind]
+        # An entry stands at its own level below what was asked, or repeats the id that was asked for.
+        if not lowest <= level <= len(asked) or number != (*asked, number)[level]:
+            name = kind.name.lower().replace("_", " ")
+            raise Unreadable(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
+        ids = (*asked[:level], number)
+        if number in seen:
+            raise Unreadable(f"the TLV holds {_path(ids)} twice")
+        seen.add(number)
+        if kind in _HOLDS_ENTRIES:
+            yield from _values(content, ids, level + 1)
+        else:
+            yield ids, content
+
+
+def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
+    position = 0
+    while position < len(raw):
+        head = raw[position]
+        id_end = position + (3 if head & _WIDE_ID else 2)
+        length_end = id_end + (head >> 3 & 0b11)
+        length = int.from_bytes(raw[id_end:length_end], "big") if length_end > id_end else head & 0b111
+        end = length_end + length
+        if end > len(raw):
+            raise Unreadable(f"the TLV ends too soon: its entry at byte {position} goes on to byte {end} of {len(raw)}")
+        yield _Kind(head >> 6), int.from_bytes(raw[position + 1 : id_end], "big"), raw[length_end:end]
+        position = end
+
+
+def _reading(content: bytes, path: str) -> Reading:
+    definition = lookup(path)
+    if definition is None:
+        return Reading(ValueKind.OPAQUE, content)
+    return as_declared(definition.type, _READ[definition.type](content), content)
+
+
+def _read_text(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _read_integer(content: bytes) -> int | None:
+    return int.from_bytes(content, "big", signed=True) if len(content) in _INTEGER_SIZES else None
+
+
+def _read_unsigned(content: bytes) -> int | None:
+    return int.from_bytes(content, "big") if len(content) in _INTEGER_SIZES else None
+
+
+def _read_float(content: bytes) -> float | None:
+    if len(content) not in _FLOAT_FORMATS:
+        return None
+    number: float = struct.unpack(_FLOAT_FORMATS[len(content)], content)[0]
+    return number if math.isfinite(number) else None
+
+
+def _read_boolean(content: bytes) -> bool | None:
+    return {b"\x00": False, b"\x01": True}.get(content)
+
+
+def _read_time(content: bytes) -> datetime | None:
+    return from_epoch(_read_integer(content))
+
+
+def _read_objlink(content: bytes) -> str | None:
+    return "{}:{}".format(*struct.unpack(">HH", content)) if len(content) == struct.calcsize(">HH") else None
+
+
+def _read_nothing(_: bytes) -> None:
+    return None
+
+
+_READ: Mapping[ResourceType, Callable[[bytes], PythonValue | None]] = {
+    ResourceType.STRING: _read_text,
+    ResourceType.INTEGER: _read_integer,
+    ResourceType.UNSIGNED: _read_unsigned,
+    ResourceType.FLOAT: _read_float,
+    ResourceType.BOOLEAN: _read_boolean,
+    ResourceType.OPAQUE: bytes,
+    ResourceType.TIME: _read_time,
+    ResourceType.OBJLINK: _read_objlink,
+    ResourceType.CORELINK: _read_text,
+    ResourceType.NONE: _read_nothing,
+}
+
+
+def _integer_bytes(number: int) -> bytes:
+    size = next(size for size in _INTEGER_SIZES if (number if number >= 0 else ~number) < 1 << 8 * size - 1)
+    return number.to_bytes(size, "big", signed=True)
+
+
+def _unsigned_bytes(number: int) -> bytes:
+    return number.to_bytes(next(size for size in _INTEGER_SIZES if number < 1 << 8 * size), "big")
+
+
+def _float_bytes(number: float) -> bytes:
+    """The shorter form where it holds the same number."""
+    try:
+        short = struct.pack(">f", number)
+    except OverflowError:
+        return struct.pack(">d", number)
+    return short if struct.unpack(">f", short)[0] == number else struct.pack(">d", number)
+
+
+def _time_bytes(instant: datetime) -> bytes:
+    return _integer_bytes(to_epoch(instant))
+
+
+def _objlink_bytes(link: str) -> bytes:
+    return struct.pack(">HH", *map(int, link.split(":")))
+
+
+_WRITE: Mapping[ResourceType, Callable[[Any], bytes]] = {
+    ResourceType.STRING: str.encode,
+    ResourceType.INTEGER: _integer_bytes,
+    ResourceType.UNSIGNED: _unsigned_bytes,
+    ResourceType.FLOAT: _float_bytes,
+    ResourceType.BOOLEAN: lambda value: bytes([value]),
+    ResourceType.OPAQUE: bytes,
+    ResourceType.TIME: _time_bytes,
+    ResourceType.OBJLINK: _objlink_bytes,
+    ResourceType.CORELINK: str.encode,
+}
+
+
+def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
+    """A checked value as the one resource, or resource instance, of a TLV.
+
+    Raises:
+        ValueRefused: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
+            long for this format.
+    """
+    if resource_type is None:
+        raise ValueRefused(
+            f"{path} is not declared, and TLV writes each type in its own way; declare it with register_object, "
+            "or give bytes that are TLV already"
+        )
+    _, _, resource_id, *instance_ids = _ids(path)
+    content = _WRITE[resource_type](value)
+    if len(content) > _MOST_BYTES:
+        raise ValueRefused(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
+    if not instance_ids:
+        return _entry(_Kind.RESOURCE, resource_id, content)
+    return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))
+
+
+def _entry(kind: _Kind, number: int, content: bytes) -> bytes:
+    length = len(content)
+    length_bytes = b"" if length < _SHORT else length.to_bytes((length.bit_length() + 7) // 8, "big")
+    wide = number > 255
+    head = kind << 6 | wide << 5 | len(length_bytes) << 3 | (0 if length_bytes else length)
+    return bytes([head]) + number.to_bytes(2 if wide else 1, "big") + length_bytes + content

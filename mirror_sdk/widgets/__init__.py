@@ -1,0 +1,37 @@
+"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetMap` and :class:`WritePanel`.
+
+Each one has a model (:mod:`mirror_sdk.widgets.models`) that holds all logic and knows nothing of ipywidgets, and a view
+that binds it. All widgets of one client read its events through one poller. Changing a field of a widget sends nothing
+to a device: only a button does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_sdk.widgets.explorer import Explorer
+    from mirror_sdk.widgets.fleet_map import FleetMap
+    from mirror_sdk.widgets.watcher import EventWatcher
+    from mirror_sdk.widgets.write_panel import WritePanel
+
+__all__ = ["EventWatcher", "Explorer", "FleetMap", "WritePanel"]
+
+_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetMap": "fleet_map", "WritePanel": "write_panel"}
+
+
+def __getattr__(name: str) -> object:
+    # Views are imported when they are asked for: the models in this package work without ipywidgets.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").startswith("mirror_sdk"):
+            raise
+        raise ImportError(f'widgets need {exc.name}: pip install "device-state-mirror[notebook]"') from exc
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,214 @@
+"""What all widgets have in common: a model, its life, and its end when the cell runs again."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+from weakref import WeakSet
+
+import ipywidgets as widgets
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.events import Event
+from mirror_sdk.widgets.live import Live
+from mirror_sdk.widgets.markup import STYLE, notices
+from mirror_sdk.widgets.models.notices import Notices
+
+_WIDE = {"width": "100%"}
+
+
+class Model(Protocol):
+    """What a widget shows."""
+
+    notices: Notices
+    version: int
+
+    def dismiss(self) -> None:
+        """The notices were read."""
+
+
+class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
+    """A widget of a client.
+
+    It lives until :meth:`close`, the end of its ``with`` block or of the kernel, or until the cell that made it runs
+    again; then its threads end. A subclass makes ``model`` and its parts and calls :meth:`begin` at the end of its
+    ``__init__``.
+
+    Args:
+        client: The mirror; it has to stay open as long as the widget.
+        live: Whether the widget changes by itself. Without, there are no threads: a button works until it is done, and
+            :meth:`refresh` shows what changed since.
+        keep_earlier: Whether an earlier widget of this kind and client stays, where the page does not tell which cell
+            runs.
+
+    Raises:
+        TypeError: ``client`` is no :class:`MirrorClient`.
+    """
+
+    model: Model
+
+    def __init__(self, client: MirrorClient, *, live: bool, keep_earlier: bool) -> None:
+        if not isinstance(client, MirrorClient):
+            raise TypeError(f"a widget takes a MirrorClient, not {type(client).__name__}")
+        self.client = client
+        self._is_rendering = False
+        self._rendered = -1
+        self._place = None if keep_earlier else _place(type(self).__name__, client)
+        self._live = Live(client, take=self._take, refresh=self._tick, failed=self._fell, is_live=live)
+        super().__init__(layout=_WIDE)
+        self.add_class("mirror-widget")
+        self.notices_view = widgets.HTML(layout=_WIDE)
+        self.dismiss_button = widgets.Button(description="Dismiss", tooltip="Dismiss what went wrong")
+        self.dismiss_button.on_click(self.handler(lambda _: self.model.dismiss()))
+        row = widgets.HBox([self.notices_view, self.dismiss_button])
+        self._head = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), row], layout=_WIDE)
+        self._notices_row = row
+
+    def begin(self, *parts: widgets.Widget) -> None:
+        """Show the parts, start, and end what the same cell made when it ran before."""
+        self.children = [self._head, *parts]
+        self._live.start()
+        # After the start, so that the poller of both goes on.
+        _replace_earlier(self)
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.client!r}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it changes by itself."""
+        return self._live.is_running
+
+    def refresh(self) -> None:
+        """Show what changed; a live widget does that by itself some times a second."""
+        self._live.step()
+
+    def close(self) -> None:
+        """End it and take it off the page. Harmless when it is closed."""
+        live = getattr(self, "_live", None)
+        if live is not None:
+            live.stop()
+            with live.lock:
+                _close_parts(self)
+        super().close()
+
+    def handler(self, action: Callable[..., object]) -> Callable[..., None]:
+        """What a button or field is given: does it under the lock and shows the outcome, an error as well."""
+
+        def handle(*arguments: Any) -> None:
+            with self._live.lock:
+                # What a field tells while it is set from here is not what people do.
+                if self._is_rendering:
+                    return
+                try:
+                    action(*arguments)
+                except Exception as error:
+                    self._fell(error)
+                self.refresh()
+
+        return handle
+
+    def changed(self, action: Callable[[Any], object]) -> Callable[..., None]:
+        """The same for a field, with its new value."""
+        return self.handler(lambda change: action(change["new"]))
+
+    @abstractmethod
+    def render(self) -> None:
+        """Show the model."""
+
+    def take(self, events: Sequence[Event], overrun: int) -> None:
+        """Give the model what came; ``overrun`` more had to be given up."""
+
+    def tick(self) -> None:
+        """Have the model do what is due."""
+
+    def _take(self, events: Sequence[Event], overrun: int) -> None:
+        self.take(events, overrun)
+        problem = self._live.problem
+        if problem is not None:
+            self._tell("events", "No events come, it is tried again", problem)
+        elif "events" in self.model.notices:
+            self.model.notices.clear("events")
+            self.model.version += 1
+
+    def _tick(self) -> None:
+        self.tick()
+        self._is_rendering = True
+        try:
+            self.render()
+            if self.model.version != self._rendered:
+                self._render_notices()
+                self._rendered = self.model.version
+        finally:
+            self._is_rendering = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the model changed since it was shown."""
+        return self.model.version != self._rendered
+
+    def _render_notices(self) -> None:
+        texts = self.model.notices.texts
+        self.notices_view.value = notices(texts)
+        self._notices_row.layout.display = "flex" if texts else "none"
+
+    def _fell(self, error: Exception) -> None:
+        self._tell("widget", "That failed", error)
+        self._render_notices()
+
+    def _tell(self, subject: str, what: str, error: Exception) -> None:
+        if self.model.notices.put(subject, what, error):
+            self.model.version += 1
+
+
+def _close_parts(widget: Any) -> None:
+    for part in getattr(widget, "children", ()):
+        _close_parts(part)
+        if isinstance(part, MirrorWidget):
+            part.close()
+        else:
+            part.close()
+            part.layout.close()
+            getattr(part, "style", part.layout).close()
+
+
+_Place = tuple[object, ...]
+_open: dict[_Place, tuple[object, WeakSet[MirrorWidget]]] = {}
+
+
+def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
+    """Where a widget belongs, and which run of that place makes it: one run may make any number of widgets.
+
+    The place is the cell, since a cell that runs again may make its client again as well. Where the page does not tell
+    the cell, it is the kind of widget and the client, and each widget is a run.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    kernel = getattr(shell, "kernel", None)
+    parent = kernel.get_parent() if kernel else {}
+    cell = parent.get("metadata", {}).get("cellId")
+    if cell is None:
+        return (kind, id(client)), object()
+    return ("cell", cell), parent["header"]["msg_id"]
+
+
+def _replace_earlier(widget: MirrorWidget) -> None:
+    if widget._place is None:
+        return
+    place, run = widget._place
+    earlier_run, there = _open.get(place, (run, WeakSet()))
+    if earlier_run != run:
+        for earlier in list(there):
+            earlier.close()
+        there = WeakSet()
+    there.add(widget)
+    _open[place] = (run, there)

@@ -1,0 +1,154 @@
+"""The events of a client for all its widgets: one poller however many there are, and a bounded buffer for each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from weakref import WeakKeyDictionary, ref
+
+from mirror_sdk._channels import Watch
+from mirror_sdk._client import MirrorClient
+from mirror_sdk._reports import utc_now
+from mirror_sdk.events import Event, EventKind
+
+EVENTS_BUFFERED = 20_000
+RETRY_SECONDS = 5.0
+
+
+class Subscription:
+    """The events of a feed for one widget, from the moment it was made on.
+
+    Args:
+        close: Ends it.
+        buffered: How many events wait here at most; the oldest are given up for newer ones, and counted.
+    """
+
+    def __init__(self, close: Callable[[Subscription], None], buffered: int = EVENTS_BUFFERED) -> None:
+        self._close = close
+        self._waiting: deque[Event] = deque(maxlen=buffered)
+        self._overrun = 0
+        self._lock = threading.Lock()
+
+    def put(self, event: Event) -> None:
+        """An event came."""
+        with self._lock:
+            self._overrun += len(self._waiting) == self._waiting.maxlen
+            self._waiting.append(event)
+
+    def take(self) -> tuple[list[Event], int]:
+        """All that waits, and how many had to be given up before it."""
+        with self._lock:
+            taken, overrun = list(self._waiting), self._overrun
+            self._waiting.clear()
+            self._overrun = 0
+        return taken, overrun
+
+    def close(self) -> None:
+        """No further events; the last subscription of a feed ends its poller."""
+        self._close(self)
+
+
+class EventFeed:
+    """Reads the events of a client with one :class:`Watch` for all subscriptions, and begins again after a failure.
+
+    Args:
+        client: The mirror.
+        clock: Seconds, for the pause before it begins again.
+    """
+
+    def __init__(self, client: MirrorClient, clock: Callable[[], float] = time.monotonic) -> None:
+        # Weak, because the feeds are kept by their clients: a feed must not keep its own key alive.
+        self._client = ref(client)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._subscriptions: list[Subscription] = []
+        self._watch: Watch | None = None
+        self._is_starting = False
+        self._failure: Exception | None = None
+        self._retry_at = clock()
+
+    def subscribe(self) -> Subscription:
+        """Take part; the first subscription begins the poller."""
+        subscription = Subscription(self._unsubscribe)
+        with self._lock:
+            self._subscriptions = [*self._subscriptions, subscription]
+        self.tend()
+        return subscription
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why no events come at present; ``None`` when they do."""
+        if self._failure is not None:
+            return self._failure
+        return self._watch.last_failure if self._watch is not None else None
+
+    def tend(self) -> None:
+        """Begin the poller where there is none that runs; to be called now and then, it returns at once."""
+        with self._lock:
+            if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
+                return
+            self._is_starting = True
+        # The opening of a watch asks the service, which takes its time when that does not answer.
+        threading.Thread(target=self._start, name="mirror-feed-start", daemon=True).start()
+
+    def _is_running(self) -> bool:
+        if self._watch is None or self._watch.is_running:
+            return self._watch is not None
+        self._failure = next(reversed(self._watch.errors), None)
+        self._watch = None
+        if self._failure is not None:
+            self._retry_at = self._clock() + RETRY_SECONDS
+        return False
+
+    def _start(self) -> None:
+        client = self._client()
+        if client is None:
+            return
+        try:
+            watch = client.watch(self._spread)
+        except Exception as error:  # also that the client was closed: it is shown, as all else
+            with self._lock:
+                self._failure = error
+                self._retry_at = self._clock() + RETRY_SECONDS
+                self._is_starting = False
+            return
+        with self._lock:
+            was_broken, self._failure = self._failure is not None, None
+            self._is_starting = False
+            self._watch = watch
+            if not self._subscriptions:
+                self._stop()
+        if was_broken:
+            # A new watch begins at the end of the log: what came meanwhile was not seen.
+            self._spread(Event(kind=EventKind.GAP, received_at=utc_now()))
+
+    def _spread(self, event: Event) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(event)
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions = [one for one in self._subscriptions if one is not subscription]
+            if not self._subscriptions:
+                self._stop()
+
+    def _stop(self) -> None:
+        if self._watch is not None:
+            # No waiting: it is stopped under the lock, and its thread ends with the open poll.
+            self._watch.stop(timeout=0)
+            self._watch = None
+
+
+_feeds: WeakKeyDictionary[MirrorClient, EventFeed] = WeakKeyDictionary()
+_feeds_lock = threading.Lock()
+
+
+def feed_of(client: MirrorClient) -> EventFeed:
+    """The one feed of a client."""
+    with _feeds_lock:
+        feed = _feeds.get(client)
+        if feed is None:
+            feed = _feeds[client] = EventFeed(client)
+        return feed

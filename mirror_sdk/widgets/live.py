@@ -1,0 +1,136 @@
+"""What keeps a widget alive: client calls off the kernel's thread, events as they come, a refresh some times a second.
+
+A thread of its own refreshes the widget, not the kernel's event loop. A loop stands still while a cell runs, and a
+watcher must not; and it would not spare the lock: JupyterLab sends what people do in a widget to a subshell of the
+kernel, which is another thread. Sending comm messages from any thread is allowed in ipykernel. So whoever touches the
+widget or its model holds ``lock``, and messages are few because all that came since the last step is one refresh.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+from weakref import WeakSet
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.events import Event
+from mirror_sdk.widgets.feed import Subscription, feed_of
+from mirror_sdk.widgets.models.calls import run_now
+
+T = TypeVar("T")
+
+REFRESH_SECONDS = 0.25
+CALLS_AT_ONCE = 8
+
+
+class Live:
+    """The life of one widget, from :meth:`start` to :meth:`stop`.
+
+    Args:
+        client: The mirror.
+        take: Takes events, in order, and how many were given up before them.
+        refresh: Shows what changed.
+        failed: Told of an error that nobody else takes.
+        is_live: Whether there are threads and events; without, calls are made at once and only ``step`` refreshes.
+    """
+
+    def __init__(
+        self,
+        client: MirrorClient,
+        *,
+        take: Callable[[Sequence[Event], int], object],
+        refresh: Callable[[], object],
+        failed: Callable[[Exception], object],
+        is_live: bool = True,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._client = client
+        self._take = take
+        self._refresh = refresh
+        self._failed = failed
+        self._is_live = is_live
+        self._stopped = threading.Event()
+        self._free = threading.BoundedSemaphore(CALLS_AT_ONCE)
+        self._outcomes: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._subscription: Subscription | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._subscription is not None and not self._stopped.is_set()
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why no events come at present; ``None`` when they do."""
+        return feed_of(self._client).problem if self.is_running else None
+
+    def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
+        """Make a client call on a thread of its own; its outcome is told within the next step."""
+        if not self._is_live:
+            run_now(call, then, failed)
+            return
+
+        def make() -> None:
+            with self._free:
+                if not self._stopped.is_set():
+                    run_now(call, self._later(then), self._later(failed))
+
+        # Daemons, not a pool: a pool is waited for when the kernel ends, and a read may wait for a minute.
+        threading.Thread(target=make, name="mirror-widget-call", daemon=True).start()
+
+    def start(self) -> None:
+        """Begin to take events and to refresh."""
+        if self._is_live:
+            self._subscription = feed_of(self._client).subscribe()
+            _running.add(self)
+            threading.Thread(target=self._run, name="mirror-widget", daemon=True).start()
+
+    def stop(self) -> None:
+        """End all of it; outcomes that come later are told to nobody. Harmless when it is stopped."""
+        self._stopped.set()
+        _running.discard(self)
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def step(self) -> None:
+        """Tell the outcomes and events there are, and refresh."""
+        with self.lock:
+            if self._stopped.is_set():
+                return
+            try:
+                self._tell()
+                self._refresh()
+            except Exception as error:
+                # An error here would end the thread and be seen by nobody.
+                self._failed(error)
+
+    def _tell(self) -> None:
+        for _ in range(self._outcomes.qsize()):
+            try:
+                self._outcomes.get_nowait()()
+            except Empty:
+                break
+        if self._subscription is not None:
+            events, overrun = self._subscription.take()
+            self._take(events, overrun)
+            feed_of(self._client).tend()
+
+    def _later(self, tell: Callable[[T], object]) -> Callable[[T], None]:
+        return lambda outcome: self._outcomes.put(lambda: tell(outcome))
+
+    def _run(self) -> None:
+        while not self._stopped.wait(REFRESH_SECONDS):
+            self.step()
+
+
+_running: WeakSet[Live] = WeakSet()
+
+
+@atexit.register
+def stop_all() -> None:
+    """Stop whatever runs."""
+    for live in list(_running):
+        live.stop()

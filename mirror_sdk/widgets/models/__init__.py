@@ -1,0 +1,1 @@
+"""What the widgets know and decide, without ipywidgets: a view only shows a model and passes on what people do."""

@@ -1,0 +1,223 @@
+"""Which devices are picked, out of the directory or of some that were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.device import DeviceList
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.widgets.models.calls import Run
+from mirror_sdk.widgets.models.notices import Notices
+from mirror_sdk.widgets.models.pages import Pages
+from mirror_sdk.widgets.models.reload import Reload
+from mirror_sdk.widgets.models.wording import count_text
+from mirror_sdk.wire.directory import Device
+
+DEVICES_SHOWN = 8
+DIRECTORY_RELOAD_SECONDS = 60.0
+RELOAD_AFTER_EVENT_SECONDS = 1.0
+_IDS_AT_ONCE = 50
+_OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
+
+GivenDevices = str | Device | Iterable[str | Device] | pd.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """A device that can be picked; ``text`` may hold anything a device says."""
+
+    device_id: str
+    text: str
+    is_picked: bool
+
+
+class DevicePicker:
+    """Devices to pick from, and those that are picked.
+
+    Args:
+        client: The mirror; its directory is read.
+        given: Which devices can be picked, all of them picked at first; ``None`` for any, and none is picked.
+        run: Makes the client calls.
+        notices: Told of what went wrong.
+        changed: Called when something is to be shown anew.
+        clock: Seconds, for how often the directory is read again.
+
+    Raises:
+        ValueRefused: ``given`` are no devices.
+
+    Attributes:
+        search: Part of a name or id of the devices that are listed.
+        pages: Which part of them is listed.
+    """
+
+    def __init__(
+        self,
+        client: MirrorClient,
+        given: GivenDevices | None,
+        run: Run,
+        *,
+        notices: Notices,
+        changed: Callable[[], object],
+        clock: Callable[[], float],
+    ) -> None:
+        self.search = ""
+        self.pages = Pages(DEVICES_SHOWN)
+        self._client = client
+        self._run = run
+        self._notices = notices
+        self._changed = changed
+        self._given = None if given is None else read_ids(given)
+        self._picked = dict.fromkeys(self._given or ())
+        self._directory: dict[str, Device] = {}
+        self._candidates = self._given or []
+        self._listing = Reload(clock, DIRECTORY_RELOAD_SECONDS)
+
+    def load(self) -> None:
+        """Read the directory, of the given devices alone where some were given."""
+        number = self._listing.begin()
+        self._run(
+            lambda: _list_devices(self._client, self._given),
+            lambda devices: self._took(number, devices),
+            lambda error: self._failed(number, error),
+        )
+
+    def find(self, text: str) -> None:
+        """List the devices with this in their name or id; what is picked stays picked."""
+        self.search = text
+        self.pages.index = 0
+        self._changed()
+
+    def turn_page(self, step: int) -> None:
+        """Go on by so many pages, or back."""
+        self.pages.index += step
+        self._changed()
+
+    def pick(self, device_id: str, is_picked: bool) -> None:
+        """Pick a device, or drop it."""
+        self._pick([device_id], is_picked)
+
+    def pick_found(self, is_picked: bool) -> None:
+        """Pick all devices that match the search, or drop them."""
+        self._pick(self._found, is_picked)
+
+    @property
+    def choices(self) -> list[DeviceChoice]:
+        """The devices of the page."""
+        return [
+            DeviceChoice(device_id, self._text(device_id), device_id in self._picked)
+            for device_id in self.pages.cut(self._found)
+        ]
+
+    @property
+    def lines(self) -> int:
+        """How many lines the list has where nothing is searched for: it keeps its place while people search."""
+        return min(len(self._candidates), DEVICES_SHOWN)
+
+    @property
+    def picked(self) -> list[str]:
+        """The ids of the devices that are picked, in the order in which they are listed."""
+        listed = self._candidates
+        gone = self._picked.keys() - set(listed)
+        return [one for one in listed if one in self._picked] + [one for one in self._picked if one in gone]
+
+    @property
+    def first_known(self) -> str | None:
+        """The first of them that is in the directory."""
+        return next((device_id for device_id in self.picked if device_id in self._directory), None)
+
+    @property
+    def text(self) -> str:
+        """How many devices are picked, and how many of those the search hides."""
+        if self._listing.is_running and not self._directory:
+            return "reading the directory …"
+        if not self._candidates:
+            return "no device was given" if self._given is not None else "the directory lists no device"
+        text = f"{len(self._picked):,} of {count_text(len(self._candidates), 'device')} picked"
+        hidden = len(self._picked.keys() - set(self._found))
+        return f"{text}, {hidden:,} of them not in this search" if hidden else text
+
+    def name(self, device_id: str) -> str:
+        """What a device is called."""
+        listed = self._directory.get(device_id)
+        return listed.endpoint_name if listed else device_id
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Read the directory again soon where devices come and go."""
+        if any(event.kind in _OF_THE_DIRECTORY for event in events):
+            self._listing.within(RELOAD_AFTER_EVENT_SECONDS)
+
+    def tick(self) -> None:
+        """Read the directory again where it is time to."""
+        if self._listing.is_due:
+            self.load()
+
+    @property
+    def _found(self) -> list[str]:
+        wanted = self.search.strip().casefold()
+        return [one for one in self._candidates if wanted in f"{self.name(one)}\n{one}".casefold()]
+
+    def _text(self, device_id: str) -> str:
+        listed = self._directory.get(device_id)
+        if listed is None or listed.state == "registered":
+            return self.name(device_id)
+        return f"{listed.endpoint_name} · {listed.state}"
+
+    def _pick(self, device_ids: Iterable[str], is_picked: bool) -> None:
+        for device_id in device_ids:
+            if is_picked:
+                self._picked[device_id] = None
+            else:
+                self._picked.pop(device_id, None)
+        self._changed()
+
+    def _took(self, number: int, devices: DeviceList) -> None:
+        if self._listing.end(number):
+            self._directory = {device.id: device for device in devices}
+            if self._given is None:
+                self._candidates = sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
+            self._notices.clear("directory")
+            self._changed()
+
+    def _failed(self, number: int, error: Exception) -> None:
+        if self._listing.end(number):
+            self._notices.put("directory", "Reading the directory", error)
+            self._changed()
+
+
+def read_ids(devices: GivenDevices) -> list[str]:
+    """The ids of devices, each once, out of the forms in which people have them.
+
+    Raises:
+        ValueRefused: It is none of these.
+    """
+    cure = "give device ids, devices, or a table with a column or an index device_id"
+    if isinstance(devices, pd.DataFrame):
+        if "device_id" not in devices.columns and devices.index.name != "device_id":
+            raise ValueRefused(f"the table has no device_id; {cure}")
+        column = devices["device_id"] if "device_id" in devices.columns else devices.index.to_series()
+        return [str(device_id) for device_id in column.dropna().unique()]
+    try:
+        given = [devices] if isinstance(devices, str | Device) else list(devices)
+    except TypeError:
+        raise ValueRefused(f"{devices!r} are no devices; {cure}") from None
+    return list(dict.fromkeys(_id_of(one, cure) for one in given))
+
+
+def _id_of(device: object, cure: str) -> str:
+    if isinstance(device, Device):
+        return device.id
+    if isinstance(device, str):
+        return device
+    raise ValueRefused(f"{device!r} is no device; {cure}")
+
+
+def _list_devices(client: MirrorClient, given: list[str] | None) -> DeviceList:
+    if given is None:
+        return client.list_devices()
+    parts = [given[start : start + _IDS_AT_ONCE] for start in range(0, len(given), _IDS_AT_ONCE)]
+    return DeviceList([device for part in parts for device in client.list_devices(filters={"id__in": part})])

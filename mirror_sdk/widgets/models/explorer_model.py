@@ -1,0 +1,375 @@
+"""What the explorer knows: devices and filters, the resources of one device, what is under way and what went wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.device import DeviceList, DeviceObject, Resource
+from mirror_sdk.errors import AccessDenied
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.frames import DriftKind, drift_frame
+from mirror_sdk.values import Value
+from mirror_sdk.widgets.models.calls import Run, run_now
+from mirror_sdk.widgets.models.notices import Notices
+from mirror_sdk.widgets.models.pages import Pages
+from mirror_sdk.widgets.models.reload import Reload
+from mirror_sdk.widgets.models.wording import DRIFT_MARKS, count_text, instant_text, value_text
+from mirror_sdk.wire.directory import Device
+
+DEVICES_SHOWN = 200
+ROWS_SHOWN = 20
+RELOAD_SECONDS = 10.0
+DIRECTORY_RELOAD_SECONDS = 60.0
+RELOAD_AFTER_EVENT_SECONDS = 1.0
+# What answers requests names no device: it may be about this one.
+_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
+_OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRow:
+    """One resource as it is shown; texts may hold anything a device says.
+
+    Attributes:
+        path: The resource path.
+        label: What the object table calls it; empty where nothing declares it.
+        value: The reported value with its unit.
+        reported_at: When it was reported.
+        is_stale: Whether the device's own time for it is over.
+        drift: How desired and reported value differ; ``None`` where they do not.
+        drift_text: The same in words, and on a second line the value that was asked for.
+        subscription: ``subscribed``, ``asked for``, ``by another key`` or empty.
+        is_own: Whether this application has a subscription of it.
+        activity: What is under way (``reading …``).
+    """
+
+    path: str
+    label: str
+    value: str
+    reported_at: str
+    is_stale: bool
+    drift: DriftKind | None
+    drift_text: str
+    subscription: str
+    is_own: bool
+    activity: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What one look at a device gave; ``own`` is ``None`` where the key may not ask for subscriptions."""
+
+    device: DeviceObject
+    drift: Mapping[str, DriftKind]
+    own: frozenset[str] | None
+
+
+class ExplorerModel:
+    """Devices on one side, the resources of the chosen one on the other.
+
+    Args:
+        client: The mirror. Choosing a device reads the mirror, never the device.
+        run: Makes the client calls.
+        clock: Seconds, for how often the device is looked at again.
+
+    Attributes:
+        search: Part of a name or id that devices must have.
+        endpoint_type: Endpoint type devices must have; empty for any.
+        state: State devices must have; empty for any.
+        resource_search: Part of a path or label that resources must have.
+        only_drift: Whether only resources with a drift mark are listed.
+        device_id: The chosen device.
+        pages: Which part of the resources is shown.
+        notices: What went wrong.
+        version: Grows with every change of what is shown.
+    """
+
+    def __init__(
+        self, client: MirrorClient, run: Run = run_now, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.search = ""
+        self.endpoint_type = ""
+        self.state = ""
+        self.resource_search = ""
+        self.only_drift = False
+        self.device_id: str | None = None
+        self.pages = Pages(ROWS_SHOWN)
+        self.notices = Notices()
+        self.version = 0
+        self._client = client
+        self._run = run
+        self._devices = DeviceList([])
+        self._listing = Reload(clock, DIRECTORY_RELOAD_SECONDS)
+        self._loaded: _Loaded | None = None
+        self._loading = Reload(clock, RELOAD_SECONDS)
+        self._activities: dict[tuple[str, str], str] = {}
+
+    # Devices
+
+    def load_devices(self) -> None:
+        """Read the directory."""
+        number = self._listing.begin()
+        self._run(
+            self._client.list_devices,
+            lambda devices: self._took_devices(number, devices),
+            lambda error: self._no_devices(number, error),
+        )
+
+    def find(self, **filters: str | bool) -> None:
+        """Set ``search``, ``endpoint_type``, ``state``, ``resource_search`` or ``only_drift``; nothing is sent."""
+        for name, wanted in filters.items():
+            setattr(self, name, wanted)
+        self.pages.index = 0
+        self.version += 1
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices that match search and filters, in the order of their names."""
+        found = [device for device in self._devices if self._wants(device)]
+        return sorted(found, key=lambda device: (device.endpoint_name, device.id))
+
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """What can be chosen, as (text, device id): a bounded number, and the chosen device among them."""
+        shown = self.devices[:DEVICES_SHOWN]
+        names = [device.endpoint_name for device in self._devices]
+        chosen = [device for device in self._devices if device.id == self.device_id and device not in shown]
+        twins = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        return [(_choice_text(device, device.endpoint_name in twins), device.id) for device in [*chosen, *shown]]
+
+    @property
+    def devices_text(self) -> str:
+        """How many devices there are, and how many of them are listed."""
+        if self._listing.is_running and not self._devices:
+            return "reading the directory …"
+        found, every = len(self.devices), len(self._devices)
+        text = count_text(every, "device") if found == every else f"{found:,} of {count_text(every, 'device')}"
+        return f"{text}, the first {DEVICES_SHOWN} listed: narrow the search" if found > DEVICES_SHOWN else text
+
+    def values_of(self, field: str) -> list[str]:
+        """The values a directory field (``endpoint_type``, ``state``) has, sorted."""
+        return sorted({value for device in self._devices if (value := getattr(device, field))})
+
+    # Resources
+
+    def choose(self, device_id: str | None) -> None:
+        """Show this device."""
+        if device_id == self.device_id:
+            return
+        self.device_id = device_id
+        self._loaded = None
+        self.pages.index = 0
+        self.version += 1
+        self.load()
+
+    def load(self) -> None:
+        """Read the chosen device's object from the mirror."""
+        if self.device_id is None:
+            return
+        device_id = self.device_id
+        number = self._loading.begin()
+        self._run(
+            lambda: _look_at(self._client, device_id),
+            lambda loaded: self._took_device(number, loaded),
+            lambda error: self._no_device(number, device_id, error),
+        )
+
+    @property
+    def title(self) -> str:
+        """Name of the chosen device."""
+        if self.device_id is None:
+            return "No device chosen"
+        return (self._loaded and self._loaded.device.endpoint_name) or self._name(self.device_id)
+
+    @property
+    def subtitle(self) -> str:
+        """The chosen device's id and times, or what to do."""
+        if self.device_id is None:
+            return "Choose a device to see its resources."
+        if self._loaded is None:
+            return "reading the mirror …" if self._loading.is_running else f"{self.device_id} could not be read"
+        device = self._loaded.device
+        reported = instant_text(device.last_reported_at, device.created_at) or "never"
+        return (
+            f"{self.device_id} · {count_text(len(device), 'resource')} · last reported {reported} · "
+            f"as of {device.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+    @property
+    def empty_text(self) -> str:
+        """Why no resource is listed; empty when one is."""
+        if self._loaded is None or self._found(self._loaded):
+            return ""
+        return "No resource matches." if len(self._loaded.device) else "The device has introduced no resource yet."
+
+    @property
+    def rows(self) -> Sequence[ResourceRow]:
+        """The resources of the page."""
+        if self._loaded is None:
+            return []
+        return [self._row(self._loaded, resource) for resource in self.pages.cut(self._found(self._loaded))]
+
+    def turn_page(self, step: int) -> None:
+        """Go on by so many pages, or back."""
+        self.pages.index += step
+        self.version += 1
+
+    # What is asked for
+
+    def read(self, path: str) -> None:
+        """Have the chosen device tell a value; asking again while it is asked does nothing."""
+        device_id = self.device_id
+        if device_id is not None:
+            self._begin(device_id, path, "reading …", lambda: self._client.begin_read(device_id, path).result())
+
+    def toggle_subscription(self, path: str) -> None:
+        """Subscribe a resource of the chosen device, or end this application's subscription of it."""
+        device_id = self.device_id
+        if device_id is None or self._loaded is None:
+            return
+        if path in (self._loaded.own or ()):
+            self._begin(device_id, path, "ending …", lambda: self._client.unsubscribe(device_id, path))
+        else:
+            self._begin(device_id, path, "subscribing …", lambda: self._client.subscribe(device_id, path))
+
+    def dismiss(self) -> None:
+        """The notices were read."""
+        self.notices.dismiss()
+        self.version += 1
+
+    # What comes in
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Look at the device again soon if an event may be about it."""
+        for event in events:
+            if event.device_id == self.device_id or event.kind in _OF_ANY_DEVICE:
+                self._loading.within(RELOAD_AFTER_EVENT_SECONDS)
+            if event.kind in _OF_THE_DIRECTORY:
+                self._listing.within(RELOAD_AFTER_EVENT_SECONDS)
+
+    def tick(self) -> None:
+        """Do what is due: it is to be called some times a second."""
+        if self._loading.is_due:
+            self.load()
+        if self._listing.is_due:
+            self.load_devices()
+
+    def _wants(self, device: Device) -> bool:
+        text = f"{device.endpoint_name}\n{device.id}".casefold()
+        return (
+            self.search.strip().casefold() in text
+            and self.endpoint_type in ("", device.endpoint_type)
+            and self.state in ("", device.state)
+        )
+
+    def _took_devices(self, number: int, devices: DeviceList) -> None:
+        if self._listing.end(number):
+            self._devices = devices
+            self.notices.clear("directory")
+            self.version += 1
+
+    def _no_devices(self, number: int, error: Exception) -> None:
+        if self._listing.end(number):
+            self.notices.put("directory", "Reading the directory", error)
+            self.version += 1
+
+    def _took_device(self, number: int, loaded: _Loaded) -> None:
+        if self._loading.end(number):
+            self._loaded = loaded
+            self.notices.clear("device")
+            self.version += 1
+
+    def _no_device(self, number: int, device_id: str, error: Exception) -> None:
+        if self._loading.end(number):
+            self.notices.put("device", f"Reading {self._name(device_id)}", error)
+            self.version += 1
+
+    def _begin(self, device_id: str, path: str, activity: str, call: Callable[[], object]) -> None:
+        key = (device_id, path)
+        if key in self._activities:
+            return
+        self._activities[key] = activity
+        self.version += 1
+        self._run(call, lambda _: self._ended(key, activity), lambda error: self._ended(key, activity, error))
+
+    def _ended(self, key: tuple[str, str], activity: str, error: Exception | None = None) -> None:
+        device_id, path = key
+        self._activities.pop(key, None)
+        subject = f"{device_id}{path}"
+        if error is None:
+            self.notices.clear(subject)
+        else:
+            what = activity.removesuffix(" …").capitalize()
+            self.notices.put(subject, f"{what} {path} of {self._name(device_id)}", error)
+        self.version += 1
+        if device_id == self.device_id:
+            self.load()
+            # The device takes its time to accept a subscription, and no event tells that it did.
+            self._loading.within(RELOAD_AFTER_EVENT_SECONDS)
+
+    def _name(self, device_id: str) -> str:
+        names = [device.endpoint_name for device in self._devices if device.id == device_id]
+        return names[0] if names else device_id
+
+    def _found(self, loaded: _Loaded) -> list[Resource]:
+        wanted = self.resource_search.strip().casefold()
+        return [
+            resource
+            for resource in loaded.device.resources.values()
+            if wanted in f"{resource.path}\n{resource.label}".casefold()
+            and (not self.only_drift or resource.path in loaded.drift)
+        ]
+
+    def _row(self, loaded: _Loaded, resource: Resource) -> ResourceRow:
+        now = loaded.device.created_at
+        reported = resource.reported
+        own = loaded.own or frozenset()
+        return ResourceRow(
+            path=resource.path,
+            label=resource.label,
+            value=value_text(reported.value, resource.unit) if reported else "",
+            reported_at=instant_text(reported.reported_at, now) if reported else "",
+            is_stale=bool(reported and reported.expires_at and reported.expires_at < now),
+            drift=loaded.drift.get(resource.path),
+            drift_text=_drift_text(resource, loaded.drift.get(resource.path)),
+            subscription=_subscription(resource.subscribed, resource.path in own, loaded.own is not None),
+            is_own=resource.path in own,
+            activity=self._activities.get((loaded.device.device_id, resource.path), ""),
+        )
+
+
+def _look_at(client: MirrorClient, device_id: str) -> _Loaded:
+    device = client.get_device(device_id)
+    drift = drift_frame(device.to_frame(raw=True))
+    kinds = {str(path): DriftKind(kind) for path, kind in zip(drift["path"], drift["kind"], strict=True)}
+    return _Loaded(device, kinds, _own_subscriptions(client, device_id))
+
+
+def _own_subscriptions(client: MirrorClient, device_id: str) -> frozenset[str] | None:
+    try:
+        return frozenset(client.list_subscriptions(device_id))
+    except AccessDenied:
+        return None
+
+
+def _choice_text(device: Device, has_twin: bool) -> str:
+    name = f"{device.endpoint_name} ({device.id})" if has_twin else device.endpoint_name
+    return name if device.state == "registered" else f"{name} · {device.state}"
+
+
+def _drift_text(resource: Resource, kind: DriftKind | None) -> str:
+    if kind is None or resource.desired is None:
+        return ""
+    wanted: Value = resource.desired.value
+    return f"{DRIFT_MARKS[kind]}\n{value_text(wanted, resource.unit)}"
+
+
+def _subscription(is_accepted: bool, is_own: bool, is_known: bool) -> str:
+    if is_own:
+        return "subscribed" if is_accepted else "asked for"
+    if is_accepted:
+        return "by another key" if is_known else "subscribed"
+    return ""

@@ -1,0 +1,197 @@
+"""What a value is entered with, by what is declared for its resource, and what was entered as a value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values import PythonValue, Value, ValueKind, encode
+from mirror_sdk.wire.model import write_timestamp
+
+Entry: TypeAlias = bool | int | float | str | bytes
+"""What an input holds: text as it was typed, bytes of a file."""
+
+LONGEST_SLIDER = 10_000
+_TIME_EXAMPLE = "2026-01-05T08:00:00Z"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+
+
+class InputKind(StrEnum):
+    """What a value is entered with."""
+
+    BOOLEAN = "boolean"
+    RANGE = "range"
+    INTEGER = "integer"
+    FLOAT = "float"
+    TEXT = "text"
+    TIME = "time"
+    LINK = "link"
+    BYTES = "bytes"
+
+
+_KINDS = {
+    ResourceType.BOOLEAN: InputKind.BOOLEAN,
+    ResourceType.INTEGER: InputKind.INTEGER,
+    ResourceType.UNSIGNED: InputKind.INTEGER,
+    ResourceType.FLOAT: InputKind.FLOAT,
+    ResourceType.TIME: InputKind.TIME,
+    ResourceType.OBJLINK: InputKind.LINK,
+    ResourceType.OPAQUE: InputKind.BYTES,
+}
+_HINTS = {
+    InputKind.BOOLEAN: "ticked is true, not ticked is false",
+    InputKind.RANGE: "a whole number",
+    InputKind.INTEGER: "a whole number",
+    InputKind.FLOAT: "a number",
+    InputKind.TEXT: "a text",
+    InputKind.TIME: f"a time in RFC 3339 with its zone, such as {_TIME_EXAMPLE}",
+    InputKind.LINK: "object and instance id, such as 3303:0",
+    InputKind.BYTES: "bytes as hex digits, such as 00 ff 1a, or a file",
+}
+_VALUE_KINDS = {
+    InputKind.BOOLEAN: ValueKind.BOOLEAN,
+    InputKind.RANGE: ValueKind.NUMBER,
+    InputKind.INTEGER: ValueKind.NUMBER,
+    InputKind.FLOAT: ValueKind.NUMBER,
+    InputKind.TEXT: ValueKind.TEXT,
+    InputKind.TIME: ValueKind.TIME,
+    InputKind.LINK: ValueKind.OBJLINK,
+    InputKind.BYTES: ValueKind.OPAQUE,
+}
+_PLACEHOLDERS = {InputKind.TIME: _TIME_EXAMPLE, InputKind.LINK: "3303:0", InputKind.BYTES: "00 ff 1a"}
+
+
+@dataclass(frozen=True, slots=True)
+class InputForm:
+    """How the value of a resource is entered.
+
+    Attributes:
+        kind: With what.
+        unit: Of a number; empty where nobody names one.
+        range: The lowest and the highest number a slider goes to; ``None`` for any other kind.
+        hint: What is taken, in words.
+        placeholder: What a text looks like.
+        initial: What the input holds at first.
+    """
+
+    kind: InputKind
+    unit: str
+    range: tuple[int, int] | None
+    hint: str
+    placeholder: str
+    initial: Entry
+
+
+def form_of(path: str, unit: str = "") -> InputForm:
+    """How a value for this path is entered; what nothing is declared for is a text.
+
+    Args:
+        path: The resource path; one that is none yet is a text as well.
+        unit: The unit the device names, where it does.
+    """
+    definition = lookup(path)
+    if definition is None:
+        hint = "nothing is declared for this path: it is sent as text" if path else ""
+        return InputForm(InputKind.TEXT, "", None, hint, "", "")
+    kind = _KINDS.get(definition.type, InputKind.TEXT)
+    slider = _slider(definition.range) if kind is InputKind.INTEGER else None
+    if slider is not None:
+        kind = InputKind.RANGE
+    limits = f" from {definition.range[0]:g} to {definition.range[1]:g}" if definition.range else ""
+    hint = f"{_HINTS[kind]}{limits}"
+    return InputForm(kind, unit or definition.unit, slider, hint, _PLACEHOLDERS.get(kind, ""), _initial(kind, slider))
+
+
+def read_entry(form: InputForm, entry: Entry, path: str) -> PythonValue:
+    """The value that was entered, checked against what is declared.
+
+    Raises:
+        ValueRefused: It is none for this resource; the message says what is.
+    """
+    value = _read(form.kind, entry)
+    # Whether it may be written is found by the plan, device by device.
+    encode(value, path, allow_read_only=True)
+    return value
+
+
+def entry_of(form: InputForm, value: Value) -> Entry:
+    """What the input holds when a resource has this value; the initial entry where it cannot be entered."""
+    known = value.python
+    if known is None or value.kind is not _VALUE_KINDS[form.kind]:
+        return form.initial
+    if form.range is not None and not (isinstance(known, int) and form.range[0] <= known <= form.range[1]):
+        return form.initial
+    return str(known) if form.kind is InputKind.INTEGER else _typed(known)
+
+
+def _typed(known: PythonValue) -> Entry:
+    match known:
+        case datetime():
+            return write_timestamp(known)
+        case bytes():
+            return known.hex(" ")
+    return known
+
+
+def _slider(declared: tuple[float, float] | None) -> tuple[int, int] | None:
+    """The range of a slider; none for a range on which a step could not be seen."""
+    if declared is None:
+        return None
+    low, high = declared
+    return (int(low), int(high)) if high - low <= LONGEST_SLIDER else None
+
+
+def _initial(kind: InputKind, slider: tuple[int, int] | None) -> Entry:
+    if slider is not None:
+        return slider[0]
+    return {InputKind.BOOLEAN: False, InputKind.FLOAT: 0.0}.get(kind, "")
+
+
+def _read(kind: InputKind, entry: Entry) -> PythonValue:
+    if not isinstance(entry, str):
+        return entry
+    match kind:
+        case InputKind.INTEGER:
+            return _read_integer(entry.strip())
+        case InputKind.TIME:
+            return _read_time(entry.strip())
+        case InputKind.BYTES:
+            return _read_hex(entry)
+        case InputKind.LINK:
+            return entry.strip()
+    return entry
+
+
+def _read_integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueRefused(f"{text!r} is no whole number; give digits alone" if text else "give a whole number")
+    return int(text)
+
+
+def _read_time(text: str) -> datetime:
+    if not text:
+        raise ValueRefused(f"give a time such as {_TIME_EXAMPLE}")
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueRefused(f"{text!r} is no time; write it like {_TIME_EXAMPLE}") from None
+    if instant.utcoffset() is None:
+        raise ValueRefused(f"{text!r} lacks its zone; write Z for UTC or an offset such as +01:00 behind it")
+    if instant.microsecond:
+        raise ValueRefused(f"{text!r} has parts of a second; a device takes whole seconds")
+    return instant
+
+
+def _read_hex(text: str) -> bytes:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raise ValueRefused(f"{text!r} are no hex digits; give two for each byte, such as 00 ff 1a") from None
+    if not raw:
+        raise ValueRefused("give bytes as hex digits, or a file")
+    return raw

@@ -1,0 +1,42 @@
+"""The fleet snapshot: the forms it comes in, and how it ends. Source: wire.md 7."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mirror_sdk.wire.model import Timestamp, WireModel
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+
+Compression = Literal["none", "lz4", "zstd"]
+COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
+"""How the buffers of an Arrow stream may be compressed."""
+
+END_KEY = b"mirror.end"
+"""Under which key the last batch of an Arrow stream, an empty one, has the end in its metadata."""
+
+MAX_PATTERNS = 256
+REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
+"""The reason where the revision of a request is one the mirror never had."""
+
+
+class UnchangedDevice(WireModel):
+    """A device that has not changed after the revision that was asked for, in the place of its device object."""
+
+    object: Literal["device-echo-unchanged"] = "device-echo-unchanged"
+    device_id: str
+
+
+class SnapshotEnd(WireModel):
+    """How a snapshot ends: the last line of NDJSON. What breaks off before it is not whole.
+
+    ``device_count`` counts the devices before it. ``revision`` is the number of the mirror's last change, ``seq`` that
+    of the last entry in the application's notification log, both at ``taken_at``.
+    """
+
+    object: Literal["snapshot-end"] = "snapshot-end"
+    taken_at: Timestamp
+    device_count: int
+    revision: int
+    seq: int

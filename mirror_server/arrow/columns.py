@@ -1,0 +1,71 @@
+"""Arrow arrays of columns as the database gives them.
+
+Made of buffers, because ``pyarrow.array`` loads pandas where there is one, which takes a second and much memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+WORD = pa.dictionary(pa.int32(), pa.string())
+INSTANT = pa.timestamp("ms", tz="UTC")
+
+Column = Sequence[Any]
+
+
+def to_array(values: Column, kind: pa.DataType) -> pa.Array:
+    """An array of values of the database, ``None`` among them; kinds are those in this module."""
+    missing = values.count(None)
+    if missing == len(values):
+        return pa.nulls(len(values), kind)
+    if kind == WORD:
+        return _words(values, is_full=not missing)
+    filler, buffers_of = _FORMS[kind]
+    filled = values if not missing else [filler if value is None else value for value in values]
+    validity = None if not missing else _bitmap(bytes(value is not None for value in values))
+    return pa.Array.from_buffers(kind, len(values), [validity, *buffers_of(filled)], missing)
+
+
+def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa.ListArray:
+    """Lists of so many items each, one after another; a missing one is null, and its length 0."""
+    validity = _bitmap(bytes(not missing for missing in is_missing)) if any(is_missing) else None
+    offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
+    kind = pa.list_(items.type)
+    return pa.Array.from_buffers(kind, len(lengths), [validity, offsets], sum(is_missing), children=[items])
+
+
+def _words(values: Column, *, is_full: bool) -> pa.Array:
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(values)) if word is not None}
+    codes = dict(zip(numbers, range(len(numbers)), strict=True)) | ({} if is_full else {None: None})
+    indices = to_array(list(map(codes.__getitem__, values)), pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, to_array(list(numbers), pa.string()))
+
+
+def _bitmap(flags: bytes) -> pa.Buffer:
+    """One bit for each byte that is 0 or 1."""
+    return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_()).buffers()[1]
+
+
+def _of_bytes(values: Column) -> list[pa.Buffer]:
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+
+
+def _of_numbers(code: str) -> Callable[[Column], list[pa.Buffer]]:
+    return lambda values: [pa.py_buffer(array(code, values))]
+
+
+_FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]] = {
+    pa.binary(): (b"", _of_bytes),
+    pa.string(): ("", lambda values: _of_bytes([text.encode("utf-8") for text in values])),
+    pa.bool_(): (0, lambda values: [_bitmap(bytes(values))]),
+    pa.int8(): (0, _of_numbers("b")),
+    pa.int32(): (0, _of_numbers("i")),
+    INSTANT: (0, _of_numbers("q")),
+}
+"""What stands where a value is missing, and the buffers of the values."""

@@ -1,0 +1,163 @@
+"""Device objects as an Arrow IPC stream: one row a device, its resources in a list. Source: wire.md 7.
+
+Payloads stay the bytes they are, with their content types: what they mean is the reader's to say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import accumulate, chain
+
+import pyarrow as pa
+
+from mirror_sdk.wire.snapshot import END_KEY, Compression
+from mirror_server.arrow.columns import INSTANT, WORD, to_array, to_lists
+from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.snapshots import Snapshot
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.session import Row
+from mirror_server.store.snapshots import STATE_COLUMNS, Page
+
+_RESOURCE = pa.struct(
+    [
+        pa.field("path", WORD),
+        pa.field("subscribed", pa.bool_()),
+        pa.field("reported_value", pa.binary()),
+        pa.field("reported_content_type", WORD),
+        pa.field("reported_at", INSTANT),
+        pa.field("reported_expires_at", INSTANT),
+    ]
+)
+_DESIRED = pa.struct(
+    [
+        pa.field("resource", pa.int32()),
+        pa.field("desired_value", pa.binary()),
+        pa.field("desired_content_type", WORD),
+        pa.field("desired_status", pa.int8()),
+        pa.field("desired_at", INSTANT),
+        pa.field("requested_at", INSTANT),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        pa.field("device_id", pa.string()),
+        pa.field("endpoint_name", pa.string()),
+        pa.field("resources", pa.list_(_RESOURCE)),
+        pa.field("desired", pa.list_(_DESIRED)),
+    ]
+)
+"""The columns of the stream; ``resource`` is the place of a desired value's resource in the list of resources."""
+
+_COLUMN_NAMES = ["device_id", *STATE_COLUMNS.split(", ")]
+_PAYLOADS = (_COLUMN_NAMES.index("reported_value"), _COLUMN_NAMES.index("desired_value"))
+_FIRST_DESIRED = _COLUMN_NAMES.index("desired_value")
+_STATUS = _COLUMN_NAMES.index("desired_status")
+_END_OF_STREAM_BYTES = 8
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_ROWS = 50_000
+_HELD_PAGE_BYTES = 16 * 1024 * 1024
+
+_Columns = list[list[object]]
+
+
+def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, end: bytes) -> Generator[bytes]:
+    """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
+    encoder = _Encoder(compression)
+    yield encoder.head
+    for page in snapshot.pages():
+        key = (compression, snapshot.selection, page)
+        encoded, size = held.get(key), 0
+        if encoded is not None:
+            yield encoded
+            continue
+        whole = b""
+        for piece in _pieces(encoder, snapshot, page):
+            yield piece
+            size += len(piece)
+            whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
+        if whole:
+            held.put(key, whole)
+    yield encoder.tail(end)
+
+
+def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
+    devices = snapshot.devices(page)
+    for part, columns in _parts(devices, snapshot.resources(devices, STATE_COLUMNS)):
+        yield encoder.encode(part, columns, [not snapshot.is_changed(device) for device in part])
+
+
+class _Encoder:
+    """Makes pieces that can be put together to one stream."""
+
+    def __init__(self, compression: Compression) -> None:
+        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        self.head = self._stream()[:-_END_OF_STREAM_BYTES]
+
+    def encode(self, page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> bytes:
+        """A piece with these devices, unchanged ones without a list of resources.
+
+        The columns are device id and :data:`STATE_COLUMNS`, by device and path.
+        """
+        return self._stream(_batch(page, columns, is_unchanged))[len(self.head) : -_END_OF_STREAM_BYTES]
+
+    def tail(self, end: bytes) -> bytes:
+        """The last piece."""
+        nothing: _Columns = [[] for _ in _COLUMN_NAMES]
+        return self._stream(_batch([], nothing, []), {END_KEY: end})[len(self.head) :]
+
+    def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA, options=self._options) as writer:
+            if batch is not None:
+                writer.write_batch(batch, custom_metadata=metadata)
+        return bytes(sink.getvalue())
+
+
+def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
+    """The devices and their resources, in parts that are not too large where one device is not."""
+    columns: _Columns = [[] for _ in _COLUMN_NAMES]
+    size = 0
+    for some in rows:
+        chunk = list(zip(*some, strict=True))
+        for column, values in zip(columns, chunk, strict=True):
+            column.extend(values)
+        size += sum(map(len, chain(*(filter(None, chunk[index]) for index in _PAYLOADS))))
+        is_large = size > _BATCH_BYTES or len(columns[0]) > _BATCH_ROWS
+        if is_large and (behind := columns[0].index(last := columns[0][-1])):
+            count = next(index for index, device in enumerate(page) if device.device_id == last)
+            yield page[:count], [column[:behind] for column in columns]
+            page, columns, size = page[count:], [column[behind:] for column in columns], 0
+    yield page, columns
+
+
+def _batch(page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> pa.RecordBatch:
+    counts = Counter(columns[0])
+    lengths = [counts[device.device_id] for device in page]
+    return pa.RecordBatch.from_arrays(
+        [
+            to_array([device.device_id for device in page], pa.string()),
+            to_array([device.endpoint_name for device in page], pa.string()),
+            to_lists(lengths, _structs(_RESOURCE, columns[1:_FIRST_DESIRED]), is_unchanged),
+            _desired(columns, lengths),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _desired(columns: _Columns, lengths: Sequence[int]) -> pa.Array:
+    """Of each device the desired values there are, which are few as a rule."""
+    written = [index for index, status in enumerate(columns[_STATUS]) if status is not None]
+    values = [[column[index] for index in written] for column in columns[_FIRST_DESIRED:]]
+    begins = list(accumulate(lengths, initial=0))
+    owners = [bisect_right(begins, index) - 1 for index in written]
+    counts = Counter(owners)
+    places: list[object] = [index - begins[owner] for index, owner in zip(written, owners, strict=True)]
+    own = [counts[number] for number in range(len(lengths))]
+    return to_lists(own, _structs(_DESIRED, [places, *values]), [False] * len(own))
+
+
+def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:
+    arrays = [to_array(column, field.type) for column, field in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))

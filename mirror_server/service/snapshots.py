@@ -1,0 +1,114 @@
+"""The fleet snapshot: many device objects as of one instant. Source: wire.md 7."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.store import devices, logs, revisions, snapshots
+from mirror_server.store.database import Database
+from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.session import Row, Session
+from mirror_server.store.snapshots import Page
+
+_DEVICES_AT_A_TIME = 1000
+_MOST_AT_ONCE = 8
+_AGAIN_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a snapshot shows.
+
+    Attributes:
+        conditions: Which devices; all that meet every condition.
+        patterns: Which of their resources, by path; all without any.
+        changed_after: Of devices that have not changed after this revision, only that they are there.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    patterns: tuple[str, ...] = ()
+    changed_after: int | None = None
+
+
+class Snapshot:
+    """An open snapshot. It sees the mirror as it was when it was opened, until it is closed.
+
+    Attributes:
+        selection: What it shows.
+        taken_at: When it was opened.
+        device_count: How many devices it shows.
+        revision: Number of the last change it shows.
+        seq: Number of the last entry in the application's log that it knows of.
+    """
+
+    def __init__(self, session: Session, selection: Selection, app_id: str, taken_at: Instant) -> None:
+        self.taken_at = taken_at
+        self.revision = revisions.last(session)
+        self.device_count = devices.count(session, selection.conditions)
+        self.selection = selection
+        self._session = session
+        state = logs.state(session, app_id)
+        self.seq = state.last_seq if state else 0
+        self._held = ExitStack()
+
+    def pages(self) -> Iterator[Page]:
+        """Its devices by id, a thousand at a time; equal pages of equal selections hold the same."""
+        return snapshots.pages(self._session, self.selection.conditions, _DEVICES_AT_A_TIME)
+
+    def devices(self, page: Page) -> list[DeviceRow]:
+        """The devices of a page."""
+        return snapshots.devices_of(self._session, self.selection.conditions, page)
+
+    def resources(self, some: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
+        """The resources of those devices that have changed; see :func:`mirror_server.store.snapshots.resources_of`."""
+        device_ids = [device.device_id for device in some if self.is_changed(device)]
+        return snapshots.resources_of(self._session, columns, device_ids, self.selection.patterns)
+
+    def is_changed(self, device: DeviceRow) -> bool:
+        """Whether more is to be told of the device than that it is there."""
+        return self.selection.changed_after is None or device.revision > self.selection.changed_after
+
+    def on_close(self, resource: ExitStack) -> None:
+        """Have this closed with the snapshot."""
+        self._held = resource
+
+    def close(self) -> None:
+        """Let go of the database; harmless when that was done."""
+        self._held.close()
+
+
+class SnapshotService:
+    """Opens snapshots, a few at once: each keeps a connection, and the database from tidying up its log."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+
+    def open(self, app_id: str, selection: Selection) -> Snapshot:
+        """A snapshot as of now; whoever opens it closes it.
+
+        Raises:
+            Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
+        """
+        if not self._places.acquire(blocking=False):
+            message = f"{_MOST_AT_ONCE} snapshots are being sent; try again in a moment"
+            raise Refusal(429, message, reason="TOO_MANY_SNAPSHOTS", retry_after_seconds=_AGAIN_SECONDS)
+        with ExitStack() as stack:
+            stack.callback(self._places.release)
+            # Before anything is read, so that no value is older than the snapshot says it is.
+            taken_at = self._clock.now()
+            session = stack.enter_context(self._database.read())
+            snapshot = Snapshot(session, selection, app_id, taken_at)
+            if selection.changed_after is not None and selection.changed_after > snapshot.revision:
+                message = f"{selection.changed_after} is beyond the last change, {snapshot.revision}; take it all again"
+                raise Refusal.of_field("changed_after", message, reason=REVISION_BEYOND_MIRROR)
+            snapshot.on_close(stack.pop_all())
+        return snapshot

@@ -1,0 +1,119 @@
+"""The fleet snapshot [an extension]. Source: wire.md 7."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, cast
+
+from flask import Blueprint, Response, request
+
+from mirror_sdk.wire.paths import check_pattern
+from mirror_sdk.wire.routes import SNAPSHOT, TOTAL_HEADER
+from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, MAX_PATTERNS, NDJSON, Compression
+from mirror_server import arrow, present
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.snapshots import Selection, Snapshot, SnapshotService
+from mirror_server.store.devices import RESOURCE_COLUMNS, DeviceRow, ResourceRow
+from mirror_server.store.session import Row
+from mirror_server.views.download import Download
+from mirror_server.views.filters import read_filters
+from mirror_server.views.requests import app_id, query_choice, query_integer, requires
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_CHUNK_BYTES = 256 * 1024
+_NONE: tuple[None, Iterator[Row]] = (None, iter(()))
+_OWN = {"path", "compression", "changed_after"}
+
+
+def blueprint(snapshots: SnapshotService) -> Blueprint:
+    """The route of the fleet snapshot."""
+    routes = Blueprint("snapshots", __name__)
+    held = HeldPages()
+
+    @routes.get(SNAPSHOT)
+    @requires(Scope.READ)
+    def get_snapshot() -> Response:
+        if request.method == "HEAD":
+            raise Refusal(405, "a snapshot has no head to show; use GET")
+        form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
+        if form is None:
+            raise Refusal(
+                406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept"
+            )
+        compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
+        encoding = _arrow() if form == ARROW else None
+        snapshot = snapshots.open(app_id(), _selection())
+        if encoding is None:
+            chunks = _ndjson(snapshot)
+        else:
+            chunks = encoding.arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
+        headers = {TOTAL_HEADER: str(snapshot.device_count)}
+        return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
+
+    return routes
+
+
+def _selection() -> Selection:
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in _OWN]
+    return Selection(
+        conditions=tuple(read_filters(filters)),
+        patterns=_read_patterns(request.args.getlist("path")),
+        changed_after=query_integer("changed_after", low=0),
+    )
+
+
+def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
+    if len(patterns) > MAX_PATTERNS:
+        raise Refusal.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
+    try:
+        return tuple(map(check_pattern, patterns))
+    except ValueError as error:
+        raise Refusal.of_field("path", str(error)) from None
+
+
+def _arrow() -> ModuleType:
+    module = arrow.load()
+    if module is None:
+        raise Refusal(
+            406,
+            f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
+            " pyarrow installed on the server",
+        )
+    return module
+
+
+def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
+    """A device object a line; the last line is the end."""
+    text = bytearray()
+    for device, resources in _devices(snapshot):
+        is_changed = snapshot.is_changed(device)
+        text += (
+            present.device_object(present.device_content(device, resources), snapshot.taken_at)[0]
+            if is_changed
+            else present.unchanged_device(device)
+        )
+        text += b"\n"
+        if len(text) > _CHUNK_BYTES:
+            yield bytes(text)
+            text.clear()
+    yield bytes(text) + present.snapshot_end(snapshot) + b"\n"
+
+
+def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:
+    for page in snapshot.pages():
+        some = snapshot.devices(page)
+        rows = chain.from_iterable(snapshot.resources(some, RESOURCE_COLUMNS))
+        by_device = groupby(rows, key=itemgetter(0))
+        device_id, own = next(by_device, _NONE)
+        for device in some:
+            found = []
+            if device_id == device.device_id:
+                found = [ResourceRow(*row[1:]) for row in own]
+                device_id, own = next(by_device, _NONE)
+            yield device, found

@@ -1,0 +1,126 @@
+"""A mirror whose devices are played in its own process, at the interface a device connection has.
+
+It speaks lines of JSON. What a device sends goes to :class:`mirror_server.devices.link.DeviceEvents` as a connection
+would hand it over; the cost of the protocol between device and server is no part of any figure.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+from measuring import percentile
+
+from mirror_server.config import Settings
+from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.logging_format import configure
+from mirror_server.serve import listen, serve
+from mirror_server.services import Services
+
+_LAST_SECONDS = 60
+_LOG_BYTES = 2_000_000_000
+_REGISTRATIONS_IN_FLIGHT = 32
+
+
+class DeviceSide:
+    """Does what it is told on the devices' behalf."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._wal = Path(services.settings.database_url.removeprefix("sqlite:///") + "-wal")
+        self._values = count()
+
+    def serve(self) -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            print(json.dumps(getattr(self, command.pop("do"))(**command)), flush=True)
+
+    def event(self, device_id: str, path: str) -> dict[str, Any]:
+        """One observation; gives when it was handed over, on the clock all processes share."""
+        at_ns = time.monotonic_ns()
+        self._services.devices.observed([self._observation(device_id, path)])
+        return {"at_ns": at_ns}
+
+    def saturate(self, device_ids: list[str], path: str, seconds: float, in_flight: int, batch: int) -> dict[str, Any]:
+        """Hand over observations as fast as they are stored, ``in_flight`` groups of ``batch`` at once."""
+        names = cycle(device_ids)
+        largest_wal = 0
+
+        def group() -> Any:
+            nonlocal largest_wal
+            largest_wal = max(largest_wal, self._wal.stat().st_size)
+            return self._services.devices.observed([self._observation(next(names), path) for _ in range(batch)])
+
+        taken, took = _keep_busy(group, in_flight, lambda began, _: time.perf_counter() - began < seconds)
+        return {
+            "rate": len(taken) * batch / took,
+            "p50_ms": 1000 * percentile(taken, 0.5),
+            "p99_ms": 1000 * percentile(taken, 0.99),
+            "wal_bytes": largest_wal,
+        }
+
+    def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
+        """Register devices that were never seen; gives the seconds it took for each."""
+        introduced = tuple(IntroducedResource(f"/3303/{each}/5700") for each in range(resources))
+        names = count()
+
+        def one() -> Any:
+            name = f"{prefix}-{next(names)}"
+            return self._services.devices.registered(
+                Registration(name, "Sensor", queue_mode=False, lifetime_seconds=86_400, resources=introduced)
+            )
+
+        _, took = _keep_busy(one, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
+        return {"seconds": took / number}
+
+    def _observation(self, device_id: str, path: str) -> Observation:
+        content = Content(f"{next(self._values) % 1000 / 10}".encode())
+        return Observation(device_id, path, content, self._services.clock.now())
+
+
+def _keep_busy(
+    begin: Callable[[], Any], in_flight: int, go_on: Callable[[float, int], bool]
+) -> tuple[list[float], float]:
+    """Keep ``in_flight`` futures open for as long as ``go_on(began, begun)``; the seconds of each and of all."""
+    free = threading.Semaphore(in_flight)
+    taken: list[float] = []
+    failures: list[BaseException] = []
+    began, begun = time.perf_counter(), 0
+    while go_on(began, begun) and not failures:
+        free.acquire()
+        started = time.perf_counter()
+
+        def done(future: Any, started: float = started) -> None:
+            taken.append(time.perf_counter() - started)
+            if future.exception() is not None:
+                failures.append(future.exception())
+            free.release()
+
+        begin().add_done_callback(done)
+        begun += 1
+    for _ in range(in_flight):
+        free.acquire(timeout=_LAST_SECONDS)
+    if failures:
+        raise failures[0]
+    return taken, time.perf_counter() - began
+
+
+def main() -> None:
+    # Standard output is for the answers.
+    configure("console", access_log=False)
+    settings = Settings(database_url=sys.argv[1], simulate=0, keep_log_bytes=_LOG_BYTES, max_parked_polls=100_000)
+    listener = listen("127.0.0.1", 0)
+    services = Services(settings)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    threading.Thread(target=DeviceSide(services).serve, daemon=True).start()
+    serve(services, listener)
+
+
+if __name__ == "__main__":
+    main()

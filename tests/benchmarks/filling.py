@@ -1,0 +1,113 @@
+"""Databases with a fleet in them, written straight into the store: to fill them is not what is measured."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import orjson
+
+from mirror_server import keys
+from mirror_server.core import events
+from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.keys import Scope
+from mirror_server.store import devices, logs, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.devices import AnnouncedResource, DeviceRow
+from mirror_server.store.session import Session
+
+_DEVICES_A_TRANSACTION = 500
+_ENTRIES_A_TRANSACTION = 10_000
+_LIFETIME_SECONDS = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A database, and what a client of it needs."""
+
+    path: Path
+    key: str
+    device_ids: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+
+def fill(path: Path, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
+    """A fleet whose devices report numbers; the first resource of each is subscribed to by the key's application."""
+    names = tuple(f"{number:032x}" for number in range(device_count))
+    paths = tuple(f"/3303/{number}/5700" for number in range(resource_count))
+    now = int(time.time() * 1000)
+    with closing(Database(f"sqlite:///{path}")) as database:
+        key = keys.create(database, "benchmark", tuple(Scope), now)
+        app_id = key.split("_")[1]
+        database.write(lambda session: logs.create(session, app_id))
+        for begin in range(0, device_count, _DEVICES_A_TRANSACTION):
+            some = names[begin : begin + _DEVICES_A_TRANSACTION]
+            database.write(partial(_put_devices, names=some, paths=paths, app_id=app_id, now=now))
+        for begin in range(0, log_entries, _ENTRIES_A_TRANSACTION):
+            count = min(_ENTRIES_A_TRANSACTION, log_entries - begin)
+            database.write(partial(_log, names=names, path=paths[0], app_id=app_id, count=count, now=now))
+    return Filled(path, key, names, paths)
+
+
+def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, ...], app_id: str, now: int) -> None:
+    random_ = random.Random(names[0])
+    announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
+    for name in names:
+        devices.put(session, _device(name, now))
+        devices.announce(session, name, announced)
+        devices.report(
+            session,
+            [
+                {
+                    "device_id": name,
+                    "path": path,
+                    "value": f"{random_.uniform(-20, 40):.2f}".encode(),
+                    "content_type": "text/plain",
+                    "origin": "subscription",
+                    "at": now,
+                    "expires_at": None,
+                }
+                for path in paths
+            ],
+        )
+        subscriptions.put_single(session, app_id, name, paths[0])
+        subscriptions.accepted(session, name, paths[0], now)
+
+
+def _device(name: str, now: int) -> DeviceRow:
+    return DeviceRow(
+        device_id=name,
+        endpoint_name=f"device-{name.lstrip('0') or '0'}",
+        endpoint_type="Sensor",
+        registered=1,
+        queue_mode=0,
+        lifetime_seconds=_LIFETIME_SECONDS,
+        created_at=now,
+        updated_at=now,
+        last_contact_at=now,
+        registration_expires_at=now + 1000 * _LIFETIME_SECONDS,
+    )
+
+
+def _log(session: Session, *, names: tuple[str, ...], path: str, app_id: str, count: int, now: int) -> None:
+    for number in range(count):
+        name = names[number % len(names)]
+        entry = events.notification(
+            device_id=name,
+            endpoint_name=name,
+            path=path,
+            payload=b"21.5",
+            content_type="text/plain",
+            max_age_seconds=None,
+            changed_at=now,
+        )
+        body = orjson.dumps({**entry, "uid": f"{number:036}"})
+        logs.append(session, app_id, kind=NOTIFICATIONS, device_id=name, body=body, at=now)

@@ -1,0 +1,129 @@
+"""What stays as it is while the fleet, the log and the rules grow: nothing here may be quadratic.
+
+E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log, and events
+into it, with a short and a long log; registrations under many presubscription rules, the first against the last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import httpx
+from children import Program, Server
+from device_object import object_requests
+from filling import Filled, fill
+from measuring import Figure, alternate, at_most, ratio
+from run_settings import Run, get, post
+from serving import with_device_side
+
+NAME = "growth"
+_SWITCH = "/3311/0/5850"
+_WRITTEN_DEVICES = 100
+_REQUESTS = 10_000
+_PAGE = 100
+_SHORT_LOG = 1000
+_FEW_RULES_SHARE = 10
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    yield from devices_grow(run)
+    yield from log_grows(run)
+    yield from rules_and_registrations(run)
+
+
+def devices_grow(run: Run) -> Iterator[Figure]:
+    sizes = run.scale.growth
+    with ExitStack() as stack:
+        sides: dict[str, Callable[[], float]] = {}
+        for size in sizes:
+            filled = fill(run.folder / f"{size}.db", device_count=size, resource_count=run.scale.resources)
+            server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+            filled.path.unlink()
+            sides[f"E1 {size:,}"] = partial(run.rate, server, object_requests(filled)[:_REQUESTS])
+            sides[f"write {size:,}"] = partial(run.rate, server, write_requests(server, filled.key))
+            sides[f"event {size:,}"] = partial(event_rate, run, devices, filled)
+        samples = alternate(sides, run.scale.rounds)
+    for what in ("E1", "write", "event"):
+        for size in sizes[1:]:
+            small, large = f"{what} {sizes[0]:,}", f"{what} {size:,}"
+            yield ratio(NAME, f"{what} at {sizes[0]:,} / {size:,} devices", samples, small, large, "/s", at_most(1.3))
+
+
+def log_grows(run: Run) -> Iterator[Figure]:
+    with ExitStack() as stack:
+        pages: dict[str, Callable[[], float]] = {}
+        events: dict[str, Callable[[], float]] = {}
+        lengths = (min(_SHORT_LOG, run.scale.log_entries // 10), run.scale.log_entries)
+        for length in lengths:
+            filled = fill(run.folder / f"log-{length}.db", device_count=100, resource_count=1, log_entries=length)
+            server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+            filled.path.unlink()
+            page = get(f"/v2/notification/pull?after={length - min(_PAGE, length)}&hold=0", filled.key)
+            pages[f"page {length:,}"] = partial(run.rate, server, [page])
+            events[f"event {length:,}"] = partial(event_rate, run, devices, filled)
+        # Events make the pages longer.
+        samples = alternate(pages, run.scale.rounds) | alternate(events, run.scale.rounds)
+    short, long = (f"{length:,}" for length in lengths)
+    for what in ("page", "event"):
+        small, large = f"{what} {short}", f"{what} {long}"
+        yield ratio(NAME, f"{what} at {short} / {long} log entries", samples, small, large, "/s", at_most(1.3))
+
+
+def rules_and_registrations(run: Run) -> Iterator[Figure]:
+    """Registrations in ten parts: the last three against the first three, and many rules against a tenth of them."""
+    tenth = run.scale.registrations // 10
+    many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
+    taken: dict[str, list[float]] = {}
+    for rules in (many, few):
+        filled = fill(run.folder / f"rules-{rules}.db", device_count=1, resource_count=1)
+        with with_device_side(run, filled, run.cores.one) as (server, devices):
+            put_rules(server, filled.key, rules)
+            register = partial(devices.ask, do="register", number=tenth, resources=run.scale.resources)
+            register(prefix="warm")
+            taken[f"{rules:,} rules"] = [1000 * register(prefix=f"d{part}")["seconds"] for part in range(10)]
+    first, last = [f"registrations {which}" for which in ("first", "last")]
+    samples = {**taken, first: taken[f"{many:,} rules"][:3], last: taken[f"{many:,} rules"][-3:]}
+    what = f"registration, last / first of {tenth * 10:,} devices"
+    yield ratio(NAME, what, samples, last, first, "ms", at_most(1.3))
+    what = f"registration, {many:,} / {few:,} rules"
+    goal = at_most(1.3 * many / few)
+    yield ratio(NAME, what, samples, f"{many:,} rules", f"{few:,} rules", "ms", goal)
+
+
+def put_rules(server: Server, key: str, count: int) -> None:
+    """Rules of which one fits the devices."""
+    rules = [{"endpoint-type": f"Type-{number}", "resource-path": ["/3303/*"]} for number in range(count - 1)]
+    rules.append({"endpoint-type": "Sensor", "resource-path": ["/3303/0/*"]})
+    headers = {"Authorization": f"Bearer {key}"}
+    httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=headers).raise_for_status()
+
+
+def write_requests(server: Server, key: str) -> list[str]:
+    """Writes to simulated devices, which take them at once."""
+    body = json.dumps({"method": "PUT", "uri": _SWITCH, "payload-b64": "MQ=="})
+    headers = {"Authorization": f"Bearer {key}"}
+    requests = []
+    with httpx.Client(base_url=server.url, headers=headers, timeout=30) as client:
+        for number in range(_WRITTEN_DEVICES):
+            resources = [{"path": _SWITCH, "value": "0", "writable": True}]
+            device = {"endpoint_name": f"written-{number}", "resources": resources}
+            device_id = client.post("/sim/v1/devices", json=device).raise_for_status().json()["id"]
+            requests.append(post(f"/v2/device-requests/{device_id}", key, body))
+    return requests
+
+
+def event_rate(run: Run, devices: Program, filled: Filled) -> float:
+    """Observations a second, on disk."""
+    answer = devices.ask(
+        do="saturate",
+        device_ids=filled.device_ids[:: max(1, len(filled.device_ids) // 1000)],
+        path=filled.paths[0],
+        seconds=run.scale.seconds,
+        in_flight=run.scale.in_flight,
+        batch=1,
+    )
+    rate: float = answer["rate"]
+    return rate

@@ -1,0 +1,40 @@
+"""A Flask app that says hello, on the same web server and with the same settings as the mirror.
+
+What it lacks besides the mirror itself is only what the mirror adds to every request: no key, no request id, no log.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+import uvicorn
+from flask import Flask
+
+from mirror_server.app import MirrorApp
+from mirror_server.bridge import Bridge
+
+app = Flask(__name__)
+
+
+@app.get("/")
+def hello() -> str:
+    return "Hello, World!"
+
+
+def main() -> None:
+    # The bridge calls it as any WSGI app, as long as it defers nothing.
+    bridge: Any = Bridge(cast("MirrorApp", app), max_body_bytes=1024 * 1024, max_parked_polls=1)
+    uvicorn.run(
+        bridge,
+        port=int(sys.argv[1]),
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

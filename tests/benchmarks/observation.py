@@ -1,0 +1,64 @@
+"""An observation from a device into mirror, log and disk: one by one, in batches, and how long one waits at most.
+
+Handed over at the interface of a device connection (see ``device_side.py``); it counts when it is on disk with
+``synchronous=FULL``. Each goes to one subscribed application. Beside it hello on the same core, and for batches what
+sqlite3 does with the same groups of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from children import program
+from filling import fill
+from measuring import Figure, alternate, at_least, at_most, median, ratio
+from run_settings import Run, get
+from serving import copy, database_path, hello, with_device_side
+
+NAME = "observation"
+_GROUPS_IN_FLIGHT = 4
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    filled = fill(run.folder / "observation.db", device_count=run.scale.devices, resource_count=run.scale.resources)
+    cores = run.cores.one
+    told: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        _, devices = stack.enter_context(with_device_side(run, filled, cores))
+        hello_server = stack.enter_context(hello(run, cores))
+        database = str(database_path(run, copy(run, filled, "raw")))
+        raw = stack.enter_context(program("raw_inserts.py", database, folder=run.folder, cores=cores))
+        common: dict[str, Any] = {
+            "device_ids": filled.device_ids,
+            "path": filled.paths[0],
+            "seconds": run.scale.seconds,
+        }
+
+        def single() -> float:
+            told.append(devices.ask(do="saturate", **common, in_flight=run.scale.in_flight, batch=1))
+            rate: float = told[-1]["rate"]
+            return rate
+
+        def rate_of(answer: dict[str, Any]) -> float:
+            rate: float = answer["rate"]
+            return rate
+
+        sides = {
+            "mirror": single,
+            "hello": partial(run.rate, hello_server, [get("/")]),
+            "batches": lambda: rate_of(
+                devices.ask(do="saturate", **common, in_flight=_GROUPS_IN_FLIGHT, batch=run.scale.batch)
+            ),
+            "executemany": lambda: rate_of(raw.ask(app_id=filled.key.split("_")[1], **common, batch=run.scale.batch)),
+        }
+        samples = alternate(sides, run.scale.rounds)
+    yield ratio(NAME, "observation / hello", samples, "mirror", "hello", "/s", at_least(0.60))
+    what = f"batches of {run.scale.batch} / executemany"
+    yield ratio(NAME, what, samples, "batches", "executemany", "/s", at_least(0.70))
+    waits = [one["p99_ms"] for one in told]
+    yield median(NAME, f"p99 until on disk, {run.scale.in_flight} in flight", waits, "ms", at_most(10))
+    largest_mb = max(one["wal_bytes"] for one in told) / 1e6
+    yield Figure(NAME, "WAL at most", largest_mb, "MB", at_most(128))

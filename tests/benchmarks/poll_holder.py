@@ -1,0 +1,131 @@
+"""A client that holds polls open, and the one that waits for a single answer. Speaks lines of JSON.
+
+Times are those of the clock all processes of the machine share, so that another one's may be subtracted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from typing import Any
+
+from machine import allow_many_connections
+from run_settings import get
+
+_TIMEOUT_SECONDS = 40
+_HOLD_SECONDS = 55
+
+
+def poll(key: str, after: str, hold: int = _HOLD_SECONDS) -> bytes:
+    return get(f"/v2/notification/pull?after={after}&hold={hold}", key).encode()
+
+
+class Held:
+    """One poll; where its time is over before anything came it is sent again."""
+
+    def __init__(self, port: int, request: bytes) -> None:
+        self._port = port
+        self._request = request
+
+    async def open(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer.write(self._request)
+
+    async def answer(self) -> int:
+        """When it was answered."""
+        while b" 204 " in (head := await self._reader.readuntil(b"\r\n\r\n")):
+            self._writer.write(self._request)
+        at_ns = time.monotonic_ns()
+        assert b" 200 " in head.partition(b"\r\n")[0], head
+        self._writer.close()
+        return at_ns
+
+
+async def hold(port: int, key: str, count: int) -> None:
+    polls = []
+    for number in range(count):
+        polls.append(Held(port, poll(key, "latest")))
+        await polls[-1].open()
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    answers = asyncio.gather(*(one.answer() for one in polls))
+    say(held=count)
+    answered_at = await answers
+    say(last_at_ns=max(answered_at), answered=len(answered_at))
+
+
+def watch(port: int, key: str, count: int) -> None:
+    """Hold one poll after another; tell when each was answered."""
+    with connect(port) as connection:
+        connection.sendall(poll(key, "latest", hold=0))
+        head, _ = receive(connection)
+        # From here on no event is missed, however late the next poll is.
+        say(watching=True)
+        for _ in range(count):
+            connection.sendall(poll(key, header(head, b"mirror-cursor")))
+            head, at_ns = receive(connection)
+            say(at_ns=at_ns)
+
+
+def ask(port: int, request: str, count: int) -> None:
+    """Send the same request again and again; tell how long each took."""
+    taken_ns = []
+    with connect(port) as connection:
+        for _ in range(count):
+            began_ns = time.monotonic_ns()
+            connection.sendall(request.encode())
+            taken_ns.append(receive(connection)[1] - began_ns)
+    say(taken_ns=taken_ns)
+
+
+def connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def receive(connection: socket.socket) -> tuple[bytes, int]:
+    """The head of one answer, and when the whole of it was there."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += chunk(connection)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(header(head, b"content-length") or 0)
+    while len(body) < length:
+        body += chunk(connection)
+    return head, time.monotonic_ns()
+
+
+def chunk(connection: socket.socket) -> bytes:
+    data = connection.recv(65536)
+    assert data, "the server closed the connection"
+    return data
+
+
+def header(head: bytes, name: bytes) -> str:
+    for line in head.split(b"\r\n"):
+        if line.lower().startswith(name + b":"):
+            return line.partition(b":")[2].strip().decode()
+    return ""
+
+
+def say(**answer: Any) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def main() -> None:
+    allow_many_connections()
+    for line in sys.stdin:
+        command = json.loads(line)
+        do = command.pop("do")
+        if do == "hold":
+            asyncio.run(hold(**command))
+        else:
+            {"watch": watch, "ask": ask}[do](**command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What all benchmarks of one run share: sizes, duration, cores, folders, the load generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from children import ChildFailed, Program, Server
+from machine import Cores
+from peers import Peers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes and duration; see the options of the command."""
+
+    rounds: int
+    seconds: float
+    connections: int
+    devices: int
+    resources: int
+    in_flight: int
+    batch: int
+    polls: int
+    events: int
+    calls: int
+    growth: tuple[int, ...]
+    log_entries: int
+    rules: int
+    registrations: int
+    fleet: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run; ``peers`` is ``None`` where only what needs none is measured."""
+
+    scale: Scale
+    cores: Cores
+    folder: Path
+    generator: Program
+    peers: Peers | None
+
+    def load(self, server: Server, requests: list[str], connections: int | None = None) -> dict[str, Any]:
+        """Send requests for the time of one measurement.
+
+        Raises:
+            ChildFailed: An answer was no success.
+        """
+        answer: dict[str, Any] = self.generator.ask(
+            port=server.port,
+            requests=requests,
+            connections=connections or self.scale.connections,
+            seconds=self.scale.seconds,
+        )
+        statuses = answer["statuses"]
+        if not statuses or any(not status.startswith("2") for status in statuses):
+            raise ChildFailed(f"{server.name} answered {statuses or 'nothing'}; its log is in {self.folder}")
+        return answer
+
+    def rate(self, server: Server, requests: list[str]) -> float:
+        """Answers a second."""
+        rate: float = self.load(server, requests)["rate"]
+        return rate
+
+
+def get(path: str, key: str | None = None) -> str:
+    """A GET as it goes over the wire."""
+    authorization = "" if key is None else f"Authorization: Bearer {key}\r\n"
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n"
+
+
+def post(path: str, key: str, body: str) -> str:
+    """A POST of JSON as it goes over the wire."""
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    )

@@ -1,0 +1,69 @@
+"""JupyterLab as a process: as ``mirror lab`` starts it, and by itself."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from process_server import child_environment, wait_until
+
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab/tree/(\S+)\?token=(\w+)")
+MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
+
+
+class JupyterProcess:
+    """A program that runs JupyterLab, with everything of Jupyter's in a folder of its own."""
+
+    def __init__(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.output_path = folder / "output.txt"
+        # A question about news would lie over what a test clicks.
+        settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
+        jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
+        with self.output_path.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment | jupyter, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def output(self) -> str:
+        return self.output_path.read_text()
+
+    def find(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        found: re.Match[str] = wait_until(lambda: pattern.search(self.output), f"{pattern.pattern} in the output", 60)
+        return found
+
+    def close(self) -> None:
+        """Stop it, and with it server and kernels."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(40)
+
+
+class Lab(JupyterProcess):
+    """A running ``mirror lab``."""
+
+    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
+        program = "from mirror_sdk.cli import main; main()"
+        command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3", *options]
+        super().__init__(folder, command, child_environment(**variables))
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Ask JupyterLab, once it answers."""
+        address, _, token = self.find(ADDRESS).groups()
+        headers = {"Authorization": f"token {token}"}
+        with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
+            wait_until(lambda: _is_up(http), "JupyterLab to answer", 60)
+            return http.request(method, path, **options)
+
+
+def _is_up(http: httpx.Client) -> bool:
+    try:
+        return http.get("/api/status").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,70 @@
+"""The benchmarks still run: each of them with tiny sizes, without the programs that would have to be installed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process_server import ROOT, child_environment
+
+pytestmark = pytest.mark.process
+
+TINY = (
+    "--no-peers --rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
+    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10"
+)
+FIGURES = {
+    "device_object": ["E1 / hello", "E1 / under waitress, two cores"],
+    "observation": ["observation / hello", "batches of 5 / executemany", "WAL at most"],
+    "read_value": ["read_value"],
+    "polls": ["event -> held poll, p99", "memory of each of 20 held polls", "one event to all 20 polls"],
+    "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
+    "fleet": ["naive loop / snapshot, cold", "snapshot, held / the same bytes from a file"],
+    "import_time": ["from mirror_sdk import MirrorClient"],
+    "call_overhead": ["device object, MirrorClient / httpx"],
+}
+
+
+def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "benchmarks"), "--cache", str(cache), *arguments],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_benchmark_gives_its_figures(name: str, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    ended = run(tmp_path, *TINY.split(), "--json", str(result), name)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    content = json.loads(result.read_text())
+    figures: dict[str, Any] = {figure["what"]: figure for figure in content["figures"]}
+    for what in FIGURES[name]:
+        assert figures[what]["value"] > 0
+        assert what in ended.stdout
+    assert {figure["met"] for figure in figures.values() if figure["goal"] is None} <= {None}
+    assert all(figure["met"] in {True, False} for figure in figures.values() if figure["goal"] is not None)
+    assert content["machine"]["client_cores"]
+
+
+def test_an_unknown_benchmark_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
+    ended = run(tmp_path, "speed")
+    assert ended.returncode == 2
+    assert all(name in ended.stderr for name in FIGURES)
+
+
+def test_a_peer_that_cannot_be_installed_ends_in_words_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    (tmp_path / "peers").touch()
+    ended = run(tmp_path, *TINY.split(), "--peers", "--json", str(result), "import_time", "read_value")
+    assert ended.returncode == 1
+    assert "read_value failed: " in ended.stderr
+    content = json.loads(result.read_text())
+    assert [figure["benchmark"] for figure in content["figures"]] == ["import_time"]
+    assert list(content["failed"]) == ["read_value"]

@@ -1,0 +1,159 @@
+"""The demo server: a database that is kept, a clock that passes, a key that is given, and its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from process_server import Child, answers, child_environment, read_exports, run_command, wait_until
+
+from mirror_sdk import AuthenticationError, Bench, MirrorClient
+from mirror_sdk.demo import DemoError, DemoServer
+
+pytestmark = pytest.mark.process
+
+BEGINS_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+GIVEN_KEY = f"ak_0123456789abcdef_{'x' * 43}"
+StartDemo = Callable[..., Child]
+
+
+@pytest.fixture
+def start_demo(tmp_path: Path) -> Iterator[StartDemo]:
+    """Starts demo servers, which are stopped at the end."""
+    children: list[Child] = []
+
+    def start(*options: str, **variables: str) -> Child:
+        arguments = ["demo", "--port=0", "--devices=3", "--clock=manual", *options]
+        children.append(Child(*arguments, stderr_path=tmp_path / "stderr.txt", **variables))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+
+
+def client_of(exports: dict[str, str]) -> MirrorClient:
+    return MirrorClient(exports["API_HOST"], exports["API_KEY"])
+
+
+def test_a_database_is_kept_with_the_application_but_the_old_key_is_useless(
+    start_demo: StartDemo, tmp_path: Path
+) -> None:
+    option = f"--database=sqlite:///{tmp_path}/kept.db"
+    first = start_demo(option)
+    old = read_exports(first)
+    with client_of(old) as client:
+        client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        Bench(client).add_device("mine")
+        Bench(client).advance(timedelta(hours=5))
+    first.kill()
+
+    new = read_exports(start_demo(option))
+    assert new["API_KEY"].split("_")[1] == old["API_KEY"].split("_")[1]
+    with client_of(new) as client:
+        assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
+        assert len(client.list_devices(endpoint_name="mine")) == 1
+        assert Bench(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
+    with MirrorClient(new["API_HOST"], old["API_KEY"]) as client, pytest.raises(AuthenticationError):
+        client.list_devices()
+
+
+def test_a_database_that_was_served_by_the_wall_clock_is_never_set_back(start_demo: StartDemo, tmp_path: Path) -> None:
+    option = f"--database=sqlite:///{tmp_path}/kept.db"
+    began_at = datetime.now(UTC) - timedelta(seconds=1)
+    live = start_demo(option, "--clock=system")
+    read_exports(live)
+    live.kill()
+    with client_of(read_exports(start_demo(option))) as client:
+        assert Bench(client).get_clock() > began_at
+
+
+def test_a_paced_clock_passes_by_itself_and_can_be_advanced(start_demo: StartDemo) -> None:
+    with client_of(read_exports(start_demo("--pace=600"))) as client:
+        bench = Bench(client)
+        wait_until(lambda: bench.get_clock() > BEGINS_AT + timedelta(minutes=5), "minutes to pass")
+        assert bench.get_clock() < BEGINS_AT + timedelta(hours=5)
+        assert bench.advance(timedelta(hours=24)) > BEGINS_AT + timedelta(hours=24)
+
+
+def test_a_clock_without_a_pace_stands_still(start_demo: StartDemo) -> None:
+    with client_of(read_exports(start_demo())) as client:
+        assert Bench(client).get_clock() == BEGINS_AT
+
+
+def test_a_pace_without_a_manual_clock_is_told() -> None:
+    finished = run_command("demo", "--port=0", "--pace=1")
+    assert finished.returncode == 2
+    assert "add --clock manual" in finished.stderr
+
+
+def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
+    demo = start_demo(MIRROR_DEMO_KEY=GIVEN_KEY)
+    url = demo.read_line().removeprefix("export API_HOST=")
+    wait_until(lambda: answers(url), "an answer")
+    with MirrorClient(url, GIVEN_KEY) as client:
+        assert len(client.list_devices()) == 3
+    demo.kill()
+    assert GIVEN_KEY not in demo.stderr
+
+
+@pytest.mark.parametrize("key", ["", "ak_short", f"{GIVEN_KEY}x", "key with blanks"])
+def test_a_given_key_of_another_form_is_told_in_one_line(key: str) -> None:
+    finished = run_command("demo", "--port=0", f"--key={key}")
+    assert finished.returncode == 2
+    assert "an access key is ak_" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("end", ["closes it", "is killed"])
+def test_the_server_ends_with_the_program_that_started_it(end: str, tmp_path: Path) -> None:
+    program = (
+        "import sys; from mirror_sdk.demo import DemoServer; server = DemoServer(devices=1);"
+        "print(server.base_url, flush=True); sys.stdin.read(); server.close()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=child_environment(TMPDIR=str(tmp_path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert answers(url)
+        assert list(tmp_path.glob("mirror-demo-*"))
+        if end == "is killed":
+            process.kill()
+        process.stdin.close()
+        process.wait(20)
+        wait_until(lambda: not answers(url), "the server to stop", 20)
+        wait_until(lambda: not list(tmp_path.glob("mirror-demo-*")), "its folder to be removed", 20)
+
+
+def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="the server did not start"):
+        DemoServer(database=tmp_path / "no-such-folder" / "mirror.db")
+
+
+def test_a_server_that_never_says_where_it_is_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_sdk.demo.SERVER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr("mirror_sdk.demo._READY_SECONDS", 0.5)
+    with pytest.raises(DemoError, match="the server did not start"):
+        DemoServer()
+
+
+def test_a_demo_key_in_the_environment_does_not_confuse_a_program_that_starts_a_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MIRROR_DEMO_KEY", GIVEN_KEY)
+    server = DemoServer(devices=2)
+    try:
+        assert server.count_devices() == 2
+        assert server.environment["API_KEY"] != GIVEN_KEY
+    finally:
+        server.close()

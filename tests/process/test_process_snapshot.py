@@ -1,0 +1,168 @@
+"""Fleet snapshots of a real server: cut connections, readers that stall, and writes meanwhile. Source: wire.md 7."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from process_server import ServerProcess, wait_until
+
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+
+pytestmark = pytest.mark.process
+LARGE = "x" * 60_000
+LARGE_PATHS = [f"/9999/{number}/1" for number in range(10)]
+TEMPERATURE = "/3303/0/5700"
+DEVICES = 24
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A fleet whose snapshot is larger than all that is buffered on the way."""
+    running = ServerProcess(tmp_path_factory.mktemp("snapshot"), "--simulate", "0").start()
+    with MirrorClient(running.url, running.key()) as client:
+        bench = Bench(client)
+        for number in range(DEVICES):
+            add_large_device(client, bench, f"device-{number:02}")
+    yield running
+    running.close()
+
+
+def add_large_device(client: MirrorClient, bench: Bench, name: str) -> None:
+    """A device with ten large values, and a number of which every change is reported."""
+    resources = [{"path": path, "value": LARGE, "observable": True} for path in LARGE_PATHS]
+    resources.append({"path": TEMPERATURE, "value": "0", "observable": True, "auto_observable": True})
+    device_id = bench.add_device(name, resources)
+    requests = [client.begin_read(device_id, path) for path in [*LARGE_PATHS, TEMPERATURE]]
+    for request in requests:
+        request.result(20)
+
+
+@contextmanager
+def proxy(port: int, most_bytes: int | None) -> Iterator[int]:
+    """Passes one connection on, and cuts it after so many bytes of the answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            near, _ = listener.accept()
+            with near, socket.create_connection(("127.0.0.1", port)) as far:
+                far.sendall(near.recv(65536))
+                left = most_bytes
+                while left is None or left > 0:
+                    chunk = far.recv(65536)
+                    if not chunk:
+                        return
+                    near.sendall(chunk[:left])
+                    left = None if left is None else left - len(chunk)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+def begin(server: ServerProcess, form: str) -> socket.socket:
+    """Ask for a snapshot and read nothing of it."""
+    connection = socket.create_connection(("127.0.0.1", server.port))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    head = f"GET /v3/device-echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\nAccept: {form}\r\n\r\n"
+    connection.sendall(head.encode())
+    return connection
+
+
+def read_some(connection: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count and (chunk := connection.recv(count - len(found))):
+        found += chunk
+    return found
+
+
+@pytest.mark.parametrize("most_bytes", [1000, 1_000_000, 10_000_000])
+def test_a_connection_that_is_cut_is_an_error_and_never_a_short_table(server: ServerProcess, most_bytes: int) -> None:
+    key = server.key()
+    with (
+        proxy(server.port, most_bytes) as port,
+        MirrorClient(f"http://127.0.0.1:{port}", key) as client,
+        pytest.raises(ConnectionFailed),
+    ):
+        client.snapshot()
+    with proxy(server.port, None) as port, MirrorClient(f"http://127.0.0.1:{port}", key) as client:
+        whole = client.snapshot()
+    assert (len(whole), whole.attrs["mirror"]["devices"]) == (11 * DEVICES, DEVICES)
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess, form: str) -> None:
+    with closing(begin(server, form)) as stalled, MirrorClient(server.url, server.key()) as client:
+        assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
+        device = client.list_devices()[0].id
+        for _ in range(20):
+            client.read_value(device, TEMPERATURE, timeout=10)
+        assert len(client.snapshot()) == 11 * DEVICES
+        assert len(read_some(stalled, 5_000_000)) == 5_000_000
+
+
+def test_readers_that_go_away_make_room_for_others(server: ServerProcess) -> None:
+    for _ in range(2):
+        gone = [begin(server, ARROW) for _ in range(8)]
+        for connection in gone:
+            read_some(connection, 1000)
+        for connection in gone:
+            connection.close()
+    with MirrorClient(server.url, server.key()) as client:
+        wait_until(lambda: len(client.snapshot(paths=[TEMPERATURE])) == DEVICES, "room for a snapshot")
+
+
+def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> None:
+    """Every device is set to the same number, round after round; a table shows two neighbouring rounds at most."""
+    stop = threading.Event()
+    with MirrorClient(server.url, server.key()) as writer, MirrorClient(server.url, server.key()) as client:
+        bench = Bench(writer)
+        ids = client.list_devices().ids
+
+        def report() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                for device_id in ids:
+                    bench.set_value(device_id, TEMPERATURE, str(number))
+
+        thread = threading.Thread(target=report)
+        thread.start()
+        try:
+            frames = [client.snapshot(paths=[TEMPERATURE]) for _ in range(15)]
+            refreshed = frames[0]
+            for _ in range(15):
+                refreshed = refreshed.mirror.refresh(client)
+                frames.append(refreshed)
+        finally:
+            stop.set()
+            thread.join(20)
+        pd.testing.assert_frame_equal(refreshed.mirror.refresh(client), client.snapshot(paths=[TEMPERATURE]))
+    for frame in frames:
+        numbers = frame.set_index("device_id")["reported_num"].astype(float).reindex(ids)
+        # In the order of the writes: the devices of the new round first, then those of the round before.
+        assert numbers.is_monotonic_decreasing
+        assert numbers.iloc[0] - numbers.iloc[-1] <= 1
+    assert frames[14]["reported_num"].max() > frames[0]["reported_num"].min()
+
+
+def test_a_server_that_stops_cuts_them_off(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--simulate", "0").start()
+    try:
+        with MirrorClient(server.url, server.key()) as client:
+            bench = Bench(client)
+            for number in range(12):
+                add_large_device(client, bench, f"device-{number:02}")
+        with closing(begin(server, ARROW)) as stalled:
+            read_some(stalled, 1000)
+            assert server.stop() == 0
+            rest = b""
+            while chunk := stalled.recv(1 << 20):
+                rest = rest[-8:] + chunk
+            assert not rest.endswith(b"0\r\n\r\n")
+    finally:
+        server.close()

@@ -1,0 +1,87 @@
+"""Every example in a docstring gives what it shows, on a mirror with two devices."""
+
+import doctest
+import importlib
+import warnings
+from datetime import timedelta
+
+import matplotlib.pyplot as plt
+import pytest
+
+from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, WebhookReceiver
+from mirror_sdk.frames import MirrorAccessor
+from mirror_sdk.plan import Plan
+from mirror_sdk.plan.report import PlanReport
+from mirror_sdk.recording import Recording
+
+CLASSES = [Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording]
+MODULES = ["mirror_sdk", "mirror_sdk.object_table", "mirror_sdk.progress", "mirror_sdk.values"]
+WITHOUT = {"DeviceObject.from_wire"}
+"""What users do not call."""
+STATION = [{"path": "/3303/0/5700", "value": "21.5", "observable": True}]
+LIGHT = [
+    {"path": "/3/0/4", "value": "", "executable": True},
+    {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True},
+    {"path": "/3311/0/5851", "value": "10", "observable": True, "writable": True},
+]
+EXAMPLES = {
+    test.name.removeprefix("mirror_sdk."): test
+    for kind in CLASSES
+    for test in doctest.DocTestFinder(exclude_empty=True).find(
+        kind, kind.__name__, importlib.import_module(kind.__module__)
+    )
+    if test.examples
+} | {
+    name: test
+    for name in MODULES
+    for test in doctest.DocTestFinder().find(importlib.import_module(name), name)
+    if test.examples
+}
+
+
+@pytest.fixture
+def names(mirror, tmp_path):
+    """What the examples take for granted."""
+    with (
+        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as client,
+        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as operator,
+    ):
+        bench = Bench(operator)
+        # A key sees what happens from its first request on.
+        client.list_devices()
+        yield {
+            "client": client,
+            "bench": bench,
+            "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
+            "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
+            "folder": tmp_path,
+            "timedelta": timedelta,
+            "MirrorClient": MirrorClient,
+            "Recording": Recording,
+            "WebhookReceiver": WebhookReceiver,
+        }
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_gives_what_it_shows(name, names):
+    test = EXAMPLES[name]
+    test.globs = names
+    failures = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        runner.run(test, out=failures.append, clear_globs=False)
+    assert runner.failures == 0, "".join(failures)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_each_public_method_has_an_example(kind):
+    bare = [
+        name
+        for name, member in vars(kind).items()
+        if (callable(member) or isinstance(member, property | classmethod)) and not name.startswith("_")
+        if f"{kind.__name__}.{name}" not in WITHOUT
+        if ">>>" not in (member.__doc__ or "")
+    ]
+    assert bare == []

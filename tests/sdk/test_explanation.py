@@ -1,0 +1,147 @@
+"""Explanations in words, by either client over a real server."""
+
+from datetime import timedelta
+
+import pytest
+
+from mirror_sdk import NotFound
+from mirror_server.keys import Scope
+
+TEMPERATURE = "/3303/0/5700"
+LEVEL = "/3311/0/5851"
+ALARM = "/3338/0/5850"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": LEVEL, "value": "10", "writable": True},
+    {"path": ALARM, "value": "0", "observable": True, "auto_observable": True},
+]
+
+
+@pytest.fixture
+def device_id(bench):
+    return bench.add_device("sensor-1", RESOURCES, endpoint_type="Light")
+
+
+def subscribe(client, device_id):
+    """Subscribe, and wait until the device has accepted it and told its value."""
+    events = client.events(timeout=20, limit=1)
+    client.subscribe(device_id, TEMPERATURE)
+    assert [event.path for event in events] == [TEMPERATURE]
+
+
+def words(explanation):
+    return str(explanation)
+
+
+def test_a_value_that_was_never_read(client, device_id):
+    told = client.explain(device_id, TEMPERATURE)
+    assert words(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
+    assert "Nothing was ever reported" in words(told)
+    assert "Nobody is subscribed to it." in words(told)
+    assert "Nothing was ever written to it" in words(told)
+    assert f"client.read_value('{device_id}', '/3303/0/5700')" in told.refresh
+    assert any(way.startswith("client.subscribe(") for way in told.refresh)
+    assert "<li>Nobody is subscribed to it.</li>" in told._repr_html_()
+
+
+def test_a_value_that_was_read_a_while_ago(client, bench, device_id):
+    client.read_value(device_id, TEMPERATURE)
+    bench.advance(timedelta(hours=3))
+    told = words(client.explain(device_id, TEMPERATURE))
+    assert "The last reported value is 21.5, from 2026-01-05T08:00:00" in told
+    assert "3 hours ago" in told
+    assert "a read brought it" in told
+
+
+def test_a_value_the_device_holds_for_a_time(client, bench, device_id):
+    subscribe(client, device_id)
+    told = words(client.explain(device_id, TEMPERATURE))
+    assert "It is subscribed since 2026-01-05T08:00:00.000Z, by this application: the device sends each change." in told
+    assert "because the resource was subscribed" in told
+    assert "nothing needs to be done for later changes" in told
+
+
+def test_a_subscription_of_another_application(client, new_client, device_id):
+    subscribe(new_client(), device_id)
+    assert "by another application" in words(client.explain(device_id, TEMPERATURE))
+
+
+def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(client, bench, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
+    before = words(client.explain(device_id, TEMPERATURE))
+    assert "takes effect when the device next registers" in before
+    bench.register(device_id)
+    after = words(client.explain(device_id, TEMPERATURE))
+    assert "by this application, through the rule {'endpoint-type': 'Light'" in after
+
+
+def test_a_value_the_device_sent_by_itself(client, bench, device_id):
+    bench.set_value(device_id, ALARM, "1")
+    assert "auto-observed" in words(client.explain(device_id, ALARM))
+
+
+def test_what_became_of_the_last_write(client, bench, device_id):
+    client.write_value(device_id, LEVEL, 40)
+    told = words(client.explain(device_id, LEVEL))
+    assert "The last write, of 40, succeeded at" in told
+    assert "the device has reported nothing since" in told.lower()
+    client.read_value(device_id, LEVEL)
+    assert "The device has reported it since." in words(client.explain(device_id, LEVEL))
+    bench.set_value(device_id, LEVEL, 5)
+    client.read_value(device_id, LEVEL)
+    assert "another value since" in words(client.explain(device_id, LEVEL))
+
+
+def test_a_write_that_failed_says_why(client, bench, device_id):
+    bench.set_answer(device_id, "reject")
+    client.begin_write(device_id, LEVEL, 40).exception()
+    told = words(client.explain(device_id, LEVEL))
+    assert "The last write, of 40, failed at" in told
+    assert "REJECTED, the device refused" in told
+    assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
+    bench.set_answer(device_id, "normal")
+    client.write_value(device_id, LEVEL, 40)
+    assert client.get_device(device_id)[LEVEL].desired.category is None
+
+
+def test_a_write_under_way_and_a_device_that_is_away(client, bench, device_id):
+    bench.set_online(device_id, False)
+    client.begin_write(device_id, LEVEL, 40)
+    told = words(client.explain(device_id, LEVEL))
+    assert "A write of 40 is under way" in told
+    assert "A write of this application waits since" in told
+
+
+def test_a_device_that_has_left(client, bench, device_id):
+    bench.deregister(device_id)
+    away = client.explain(device_id, LEVEL)
+    assert "The device is not registered" in words(away)
+    assert "once the device has registered again" in away.refresh[0]
+    assert "a subscription is not possible" in words(away)
+
+
+def test_a_resource_the_device_does_not_have_any_more(client, bench, device_id):
+    bench.remove_resource(device_id, TEMPERATURE)
+    bench.update_registration(device_id)
+    told = client.explain(device_id, TEMPERATURE)
+    assert "does not have this resource any more" in words(told)
+    assert told.refresh == ("nothing, before the device introduces the resource again",)
+
+
+def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, device_id):
+    subscribe(client, device_id)
+    told = words(new_client(Scope.READ).explain(device_id, TEMPERATURE))
+    assert "by some application; this key may not ask by which" in told
+
+
+def test_what_can_only_be_executed_is_not_to_be_read(client, bench):
+    reboot = "/3/0/4"
+    device_id = bench.add_device("gate-1", [{"path": reboot, "value": "", "executable": True}])
+    assert client.explain(device_id, reboot).refresh == ("nothing: Device · Reboot cannot be read",)
+
+
+def test_what_is_not_there_is_an_error(client, device_id):
+    with pytest.raises(NotFound):
+        client.explain("0" * 32, TEMPERATURE)
+    with pytest.raises(KeyError, match="close to it: /3303/0/5700"):
+        client.explain(device_id, "/3303/0/5701")

@@ -1,0 +1,189 @@
+"""Objects that are not built in: by code, and by object definition files."""
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from mirror_sdk import ResourceDeclaration, ResourceType, load_object_definitions, register_object
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import lookup, table
+from mirror_sdk.values import LWM2M_TLV, ValueKind, decode, encode
+
+FLOW = ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s", (0, 50.5))
+SPEED = ResourceDeclaration("Speed", ResourceType.INTEGER, "RW", "1/min", (0, 3000))
+STOP = ResourceDeclaration("Stop", ResourceType.NONE, "E")
+PUMP = {1: FLOW, 2: SPEED, 3: STOP}
+PUMP_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<LWM2M>
+  <Object ObjectType="MODefinition">
+    <Name>Pump</Name><ObjectID>33001</ObjectID>
+    <Resources>
+      <Item ID="1"><Name>Flow</Name><Operations>R</Operations><MultipleInstances>Single</MultipleInstances>
+        <Type>Float</Type><RangeEnumeration>0..50.5</RangeEnumeration><Units>l/s</Units></Item>
+      <Item ID="2"><Name>Speed
+        </Name><Operations>RW</Operations><MultipleInstances>Multiple</MultipleInstances>
+        <Type>Unsigned Integer</Type><RangeEnumeration>0..100</RangeEnumeration><Units>/100</Units></Item>
+      <Item ID="3"><Name>Stop</Name><Operations>E</Operations><Type></Type></Item>
+      <Item ID="4"><Name>Note</Name><Operations>RW</Operations><Type>String</Type>
+        <RangeEnumeration>0..255</RangeEnumeration></Item>
+      <Item ID="5"><Name>Mode</Name><Operations>RW</Operations><Type>Integer</Type>
+        <RangeEnumeration>1, 2 or 7</RangeEnumeration></Item>
+      <Item ID="6"><Name>Secret</Name><Operations></Operations><Type>Opaque</Type></Item>
+    </Resources>
+  </Object>
+</LWM2M>
+"""
+
+
+@pytest.fixture(autouse=True)
+def table_as_before(monkeypatch):
+    monkeypatch.setattr(table, "_table", table._table)
+
+
+def test_a_registered_object_types_its_values():
+    raw = bytes.fromhex("c40141ac0000")
+    assert decode(raw, LWM2M_TLV, "/33000/0/1").python == raw[2:]
+    register_object(33000, "Pump", PUMP)
+    found = lookup("/33000/7/1")
+    assert found is not None
+    assert (found.label, found.unit, found.range) == ("Pump · Flow", "l/s", (0, 50.5))
+    assert decode(raw, LWM2M_TLV, "/33000/0/1").python == 21.5
+    assert encode(1500, "/33000/0/2") == (b"1500", "text/plain")
+    with pytest.raises(ValueRefused, match=r"Pump · Speed, integer.* from 0 to 3000"):
+        encode(3001, "/33000/0/2")
+
+
+def test_a_type_may_be_given_by_its_word():
+    register_object(33000, "Pump", {1: FLOW._replace(type="time", range=None)})
+    assert decode(b"0", None, "/33000/0/1").kind is ValueKind.TIME
+
+
+def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
+    register_object(33000, "Pump", PUMP)
+    register_object(33000, "Pump", PUMP)
+    with pytest.raises(ValueError, match=r"object 33000 is declared already \(Pump\); give replace=True"):
+        register_object(33000, "Fan", {1: FLOW})
+    register_object(33000, "Fan", {1: FLOW}, replace=True)
+    assert lookup("/33000/0/2") is None
+    with pytest.raises(ValueError, match=r"Temperature"):
+        register_object(3303, "Mine", PUMP)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0, "Keys", PUMP), "object_id=0 is the security object"),
+        ((-1, "Pump", PUMP), "object_id -1"),
+        ((65536, "Pump", PUMP), "object_id 65536"),
+        ((True, "Pump", PUMP), "object_id True"),
+        (("33000", "Pump", PUMP), "object_id '33000'"),
+        ((33000, " ", PUMP), "name=' '"),
+        ((33000, None, PUMP), "name=None"),
+        ((33000, "Pump", {}), "no resources"),
+        ((33000, "Pump", {70000: FLOW}), "resource id of object 33000: 70000"),
+        ((33000, "Pump", {1: ("Flow", "float", "R")}), "no ResourceDeclaration"),
+        ((33000, "Pump", {1: FLOW._replace(name="")}), "resource 1 of object 33000: name=''"),
+        ((33000, "Pump", {1: FLOW._replace(type="double")}), "type='double' is none of string, integer"),
+        ((33000, "Pump", {1: FLOW._replace(access="WR")}), "access='WR' is none of R, W, RW, E"),
+        ((33000, "Pump", {1: FLOW._replace(access="E")}), "'E' goes with type 'none'"),
+        ((33000, "Pump", {1: STOP._replace(access="R")}), "'E' goes with type 'none'"),
+        ((33000, "Pump", {1: FLOW._replace(unit=None)}), "unit=None"),
+        ((33000, "Pump", {1: FLOW._replace(range=(2, 1))}), r"range=\(2, 1\)"),
+        ((33000, "Pump", {1: FLOW._replace(range=(0, float("inf")))}), "range="),
+        ((33000, "Pump", {1: FLOW._replace(range=5)}), "range=5"),
+        ((33000, "Pump", {1: STOP._replace(range=(0, 1))}), "has no range"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_refused_whole(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        register_object(*arguments)
+    assert lookup("/33000/0/1") is None
+
+
+def test_threads_register_and_look_up_at_the_same_time():
+    ids = list(range(33000, 33200))
+    wrong: list[str] = []
+
+    def register(part):
+        for object_id in part:
+            register_object(object_id, "Pump", PUMP)
+            if lookup(f"/{object_id}/0/1") is None:
+                wrong.append(f"{object_id} was lost")
+
+    def look():
+        for _ in range(5000):
+            found = [lookup(f"/{random.choice(ids)}/0/{number}") for number in (1, 2)]
+            wrong.extend(str(definition) for definition in found if definition and "Pump" not in definition.label)
+
+    threads = [
+        *(threading.Thread(target=register, args=(ids[start::4],)) for start in range(4)),
+        threading.Thread(target=look),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+    assert all(lookup(f"/{object_id}/0/1") for object_id in ids)
+
+
+def check_pump():
+    definitions = [lookup(f"/33001/0/{number}") for number in range(1, 6)]
+    assert [
+        (found.label, str(found.type), found.unit, found.access, found.range, found.multiple) for found in definitions
+    ] == [
+        ("Pump · Flow", "float", "l/s", "R", (0, 50.5), False),
+        ("Pump · Speed", "unsigned", "%", "RW", (0, 100), True),
+        ("Pump · Stop", "none", "", "E", None, False),
+        ("Pump · Note", "string", "", "RW", None, False),
+        ("Pump · Mode", "integer", "", "RW", None, False),
+    ]
+    assert lookup("/33001/0/6") is None
+
+
+def test_an_object_definition_is_loaded_from_its_text_and_from_its_file(tmp_path: Path):
+    assert load_object_definitions(PUMP_XML) == [33001]
+    check_pump()
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "iso-8859-1"):
+        file = tmp_path / f"{encoding}.xml"
+        name = encoding.removesuffix("-sig").upper()
+        file.write_text(PUMP_XML.replace("UTF-8", name), encoding=encoding)
+        assert load_object_definitions(file, replace=True) == [33001]
+        assert load_object_definitions(str(file)) == [33001]
+        check_pump()
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PUMP_XML.replace("<LWM2M>", f"{BOMB}<LWM2M>").replace("Pump", "&b;"), "entities are not expanded"),
+        (PUMP_XML.replace("<LWM2M>", '<!DOCTYPE x SYSTEM "file:///etc/passwd"><LWM2M>'), "entities are not expanded"),
+        (PUMP_XML.replace("Pump", "&b;"), "no XML: undefined entity"),
+        ("<LWM2M><Object></LWM2M>", "no XML: mismatched tag"),
+        ("<html/>", "no <Object>"),
+        ("<\ud800/>", "no XML"),
+        (PUMP_XML.replace("33001", ""), "<ObjectID> is ''"),
+        (PUMP_XML.replace("33001", "99999"), "99999"),
+        (PUMP_XML.replace('ID="2"', 'ID="-2"'), "ID of an <Item> is '-2'"),
+        (
+            PUMP_XML.replace("Unsigned Integer", "Uint"),
+            "resource 2 of object 33001: <Type>uint</Type> is none of string",
+        ),
+        (PUMP_XML.replace("<Operations>RW", "<Operations>RX"), "access='RX'"),
+        (PUMP_XML.replace("<Name>Pump</Name>", ""), "name=''"),
+    ],
+)
+def test_what_is_no_object_definition_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        load_object_definitions(text)
+    assert lookup("/33001/0/1") is None
+
+
+def test_a_file_that_is_not_there_is_told():
+    with pytest.raises(FileNotFoundError):
+        load_object_definitions("no such file.xml")

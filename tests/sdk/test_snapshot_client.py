@@ -1,0 +1,406 @@
+"""client.snapshot and frame.mirror.refresh, over both clients. Source: wire.md 7."""
+
+import json
+import warnings
+
+import httpx
+import pandas as pd
+import pyarrow as pa
+import pytest
+from blocking import Blocking
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient, SnapshotWarning
+from mirror_sdk.errors import BadRequest, ConnectionFailed, LimitExceeded, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+from mirror_server.service import snapshots
+from mirror_server.store import devices
+
+URL = "http://mirror.localhost"
+TEMPERATURE, LIGHT, UNIT = "/3303/0/5700", "/3311/0/5850", "/3303/0/5701"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": UNIT, "value": "K", "observable": True},
+    {"path": LIGHT, "value": "0", "observable": True, "writable": True},
+    {"path": "/3/0/13", "value": "1700000000", "observable": True},
+    {"path": "/3/0/0", "value": "Example", "observable": True},
+    {"path": "/9999/0/1", "value": "hello", "observable": True},
+]
+
+
+@pytest.fixture
+def plain(mirror):
+    """A client whose answers nobody touches."""
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
+        yield made
+
+
+@pytest.fixture
+def ids(bench, plain):
+    """Four devices: with values and a write, without the unit, without resources, deregistered."""
+    found = [bench.add_device("a", RESOURCES, endpoint_type="Light"), bench.add_device("b", RESOURCES[::2])]
+    for resource in RESOURCES:
+        plain.read_value(found[0], resource["path"])
+    plain.write_value(found[0], LIGHT, True)
+    plain.read_value(found[1], TEMPERATURE)
+    found.append(bench.add_device("c", []))
+    found.append(bench.add_device("d", RESOURCES[:1]))
+    bench.deregister(found[3])
+    return found
+
+
+def about(frame):
+    return frame.attrs["mirror"]
+
+
+def between(change):
+    """A transport of the server whose answers are changed on the way; made for both kinds of clients."""
+
+    class Sync(httpx.BaseTransport):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def handle_request(self, request):
+            answer = self.inner.handle_request(request)
+            answer.read()
+            return change(request, answer)
+
+    class Async(httpx.AsyncBaseTransport):
+        def __init__(self, inner):
+            self.inner = inner
+
+        async def handle_async_request(self, request):
+            answer = await self.inner.handle_async_request(request)
+            await answer.aread()
+            return change(request, answer)
+
+    return Sync, Async
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def client_over(mirror, request):
+    """Makes clients whose answers are changed on the way."""
+    made = []
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+
+    def make(change):
+        sync, twin = between(change)
+        key = mirror.new_key()
+        if loop is None:
+            made.append(MirrorClient(URL, key, transport=sync(mirror.transport)))
+        else:
+            made.append(Blocking(AsyncMirrorClient(URL, key, transport=twin(mirror.async_transport)), loop))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def answer_with(answer, content):
+    return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
+
+
+def without_snapshots(request, answer):
+    if request.url.path != "/v3/device-echo":
+        return answer
+    return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})
+
+
+def without_arrow(request, answer):
+    if request.headers["Accept"] != ARROW:
+        return answer
+    body = {"object": "error", "code": 406, "type": "not_acceptable", "message": "no pyarrow here"}
+    return httpx.Response(406, json=body)
+
+
+PATTERNS = [None, ["*"], [TEMPERATURE], ["/3303/0/57*"], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_it_is_the_state_table(client, ids, raw):
+    for paths in PATTERNS:
+        found, expected = client.snapshot(paths=paths, raw=raw), client.state_frame(paths=paths, raw=raw)
+        pd.testing.assert_frame_equal(found, expected)
+        assert {name: about(found)[name] for name in about(expected)} == about(expected)
+
+
+def test_however_it_is_compressed_it_is_the_same(client, ids):
+    for compression in ("none", "lz4", "zstd"):
+        pd.testing.assert_frame_equal(client.snapshot(compression=compression), client.state_frame())
+
+
+def test_a_mirror_without_devices_gives_an_empty_table_of_the_same_columns(client):
+    pd.testing.assert_frame_equal(client.snapshot(), client.state_frame())
+    assert about(client.snapshot())["devices"] == 0
+
+
+def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
+    frame = client.snapshot(paths=["/3303/*"], state="registered")
+    selection = {"filters": {"state__eq": "registered"}, "device_ids": None, "paths": ["/3303/*"]}
+    assert about(frame)["selection"] == selection
+    assert (about(frame)["devices"], about(frame)["rows"], about(frame)["one_instant"]) == (3, len(frame), True)
+    frame.to_parquet(tmp_path / "state.parquet")
+    for kept in (read_parquet(tmp_path / "state.parquet"), from_arrow(to_arrow(frame))):
+        assert kept.attrs == frame.attrs
+        pd.testing.assert_frame_equal(kept.mirror.refresh(client), frame)
+
+
+def test_the_log_goes_on_where_it_stands(client, ids):
+    frame = client.snapshot()
+    client.subscribe(ids[0], TEMPERATURE)
+    events = list(client.events(after=about(frame)["seq"], timeout=10, limit=1))
+    assert [event.path for event in events] == [TEMPERATURE]
+
+
+def test_devices_are_selected(client, ids):
+    def names(**selection):
+        return sorted(client.snapshot(**selection)["endpoint_name"].unique())
+
+    assert names(state="deregistered") == ["d"]
+    assert names(endpoint_type="Light") == ["a"]
+    assert names(endpoint_name="b") == ["b"]
+    assert names(filters={"endpoint_name__in": ["a", "d"]}) == ["a", "d"]
+    assert names(devices=[ids[1], ids[0], ids[1]]) == ["a", "b"]
+    assert names(devices=client.list_devices(), state="registered") == ["a", "b"]
+    assert names(devices=[]) == []
+    assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
+    assert about(client.snapshot(devices=ids))["devices"] == 4
+
+
+def test_more_devices_than_fit_into_an_address_are_picked_here(client, ids, monkeypatch):
+    monkeypatch.setattr("mirror_sdk.snapshot.request._MOST_IDS", 1)
+    frame = client.snapshot(devices=ids[:2])
+    assert sorted(frame["endpoint_name"].unique()) == ["a", "b"]
+    assert about(frame)["devices"] == 2
+    with pytest.raises(NotFound):
+        client.snapshot(devices=[*ids, "nobody"])
+
+
+def test_what_cannot_be_selected_is_refused(client, ids):
+    with pytest.raises(NotFound, match="nobody"):
+        client.snapshot(devices=[ids[0], "nobody"])
+    with pytest.raises(TypeError, match=r"devices=\["):
+        client.snapshot(devices="nobody")
+    with pytest.raises(ValueRefused, match="paths"):
+        client.snapshot(paths="/3303/*")
+    with pytest.raises(ValueRefused, match="at the end"):
+        client.snapshot(paths=["/3*/0"])
+    with pytest.raises(BadRequest, match="unknown filter"):
+        client.snapshot(filters={"colour": "red"})
+    with pytest.raises(ValueRefused, match="time zone"):
+        client.snapshot(tz="Nowhere")
+
+
+def test_times_are_in_the_zone_asked_for(client, ids):
+    frame = client.snapshot(tz="Europe/Berlin")
+    assert str(frame["reported_at"].dt.tz) == "Europe/Berlin"
+    pd.testing.assert_frame_equal(frame, client.snapshot().mirror.in_zone("Europe/Berlin"))
+    assert str(frame.mirror.refresh(client)["reported_at"].dt.tz) == "Europe/Berlin"
+
+
+def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, ids):
+    other = client_over(without_arrow)
+    frame = other.snapshot(paths=["/3303/0/5700"], raw=True)
+    pd.testing.assert_frame_equal(frame, plain.snapshot(paths=["/3303/0/5700"], raw=True))
+    assert about(frame)["one_instant"]
+    plain.write_value(ids[0], LIGHT, False)
+    whole = other.snapshot()
+    plain.write_value(ids[0], LIGHT, True)
+    pd.testing.assert_frame_equal(whole.mirror.refresh(other), plain.snapshot())
+
+
+def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, ids):
+    other = client_over(without_snapshots)
+    for selection in ({}, {"devices": ids[:2]}, {"state": "registered"}, {"devices": ids, "endpoint_type": "Light"}):
+        with pytest.warns(SnapshotWarning, match="one by one"):
+            frame = other.snapshot(**selection)
+        pd.testing.assert_frame_equal(frame, plain.snapshot(**selection))
+        assert (about(frame)["one_instant"], about(frame)["revision"]) == (False, None)
+    with pytest.warns(SnapshotWarning, match="one by one"), pytest.raises(NotFound):
+        other.snapshot(devices=["nobody"])
+    with pytest.warns(SnapshotWarning, match="one by one"):
+        pd.testing.assert_frame_equal(frame.mirror.refresh(other), frame)
+    pd.testing.assert_frame_equal(frame.mirror.refresh(plain), frame)
+
+
+def test_a_refusal_is_told_as_it_is(client_over):
+    body = {"object": "error", "code": 429, "type": "limit_exceeded", "message": "8 are being sent"}
+    with pytest.raises(LimitExceeded, match="being sent"):
+        client_over(lambda _, answer: httpx.Response(429, json=body)).snapshot()
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_an_answer_that_breaks_off_is_an_error_wherever_it_does(client_over, plain, ids, form, monkeypatch):
+    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 2)
+    length, contents = None, []
+
+    def cut(request, answer):
+        if form == NDJSON and request.headers["Accept"] == ARROW:
+            return without_arrow(request, answer)
+        contents.append(answer.content)
+        return answer_with(answer, answer.content[:length])
+
+    other = client_over(cut)
+    expected = other.snapshot()
+    # Whatever follows the end of an Arrow stream or of the last line is no part of it.
+    last = len(contents[0]) - (8 if form == ARROW else 0)
+    for cut_at in [*range(0, last, max(1, last // 25)), last - 1]:
+        length = cut_at
+        with pytest.raises(ConnectionFailed, match="broke off"):
+            other.snapshot()
+    length = None
+    pd.testing.assert_frame_equal(other.snapshot(), expected)
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_devices_are_counted(client_over, ids, form):
+    def miscount(request, answer):
+        if form == NDJSON and request.headers["Accept"] == ARROW:
+            return without_arrow(request, answer)
+        return answer_with(answer, answer.content.replace(b'"device_count":4', b'"device_count":5'))
+
+    with pytest.raises(UnexpectedAnswer, match="4 devices and tells of 5"):
+        client_over(miscount).snapshot()
+
+
+def other_arrow(*_):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+        writer.write_batch(pa.record_batch([pa.array(range(10))], names=["x"]))
+    return sink.getvalue().to_pybytes() + b"more"
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [(ARROW, other_arrow()), (NDJSON, b"no JSON\n"), (NDJSON, b'{"object":"x"}\n')],
+)
+def test_what_is_no_snapshot_is_told_apart_from_one_that_breaks_off(client_over, form, content):
+    def replace(request, answer):
+        return httpx.Response(200, headers={"Content-Type": form}, content=content)
+
+    with pytest.raises(UnexpectedAnswer):
+        client_over(replace).snapshot()
+
+
+def change_all(client, bench, ids):
+    client.write_value(ids[0], LIGHT, False)
+    bench.advance(5)
+    bench.set_value(ids[1], TEMPERATURE, "-7")
+    client.read_value(ids[1], TEMPERATURE)
+
+
+def gone(mirror, device_id):
+    mirror.services.database.write(lambda session: devices.delete(session, device_id))
+
+
+STEPS = {
+    "nothing": lambda *_: None,
+    "values": lambda client, bench, mirror, ids: change_all(client, bench, ids),
+    "a new device": lambda client, bench, mirror, ids: bench.add_device("between", RESOURCES),
+    "a device without a value": lambda client, bench, mirror, ids: bench.add_device("between", []),
+    "a device less": lambda client, bench, mirror, ids: gone(mirror, ids[0]),
+    "a device that leaves the selection": lambda client, bench, mirror, ids: bench.deregister(ids[0]),
+    "a device that comes into it": lambda client, bench, mirror, ids: bench.register(ids[3]),
+    "a subscription": lambda client, bench, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
+    "all at once": lambda client, bench, mirror, ids: (
+        change_all(client, bench, ids),
+        gone(mirror, ids[2]),
+        bench.add_device("between", RESOURCES),
+        bench.deregister(ids[0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_refreshed_table_is_that_of_a_new_snapshot(client, bench, mirror, ids, step):
+    selections = [{}, {"state": "registered"}, {"paths": [TEMPERATURE], "raw": True}, {"devices": ids[1:3]}]
+    before = [client.snapshot(**selection) for selection in selections]
+    copies = [frame.copy() for frame in before]
+    STEPS[step](client, bench, mirror, ids)
+    mirror.services.database.settle()
+    for selection, frame, copy in zip(selections, before, copies, strict=True):
+        if selection.get("devices") and step == "all at once":
+            with pytest.raises(NotFound):
+                frame.mirror.refresh(client)
+            continue
+        refreshed = frame.mirror.refresh(client)
+        expected = client.snapshot(**selection)
+        pd.testing.assert_frame_equal(refreshed, expected)
+        assert refreshed.attrs == expected.attrs
+        pd.testing.assert_frame_equal(frame, copy)
+        pd.testing.assert_frame_equal(refreshed.mirror.refresh(client), expected)
+
+
+def test_only_what_has_changed_is_fetched(client_over, plain, ids):
+    sizes = []
+
+    def note(request, answer):
+        if request.url.path == "/v3/device-echo":
+            with pa.ipc.open_stream(answer.content) as batches:
+                rows = batches.read_all()["resources"].to_pylist()
+            sizes.append(sum(resources is not None for resources in rows))
+        return answer
+
+    other = client_over(note)
+    frame = other.snapshot()
+    plain.write_value(ids[0], LIGHT, False)
+    frame = frame.mirror.refresh(other)
+    frame.mirror.refresh(other)
+    assert sizes == [4, 1, 0]
+
+
+def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
+    frame = client.snapshot()
+    with pytest.raises(ValueRefused, match="does not say what it shows"):
+        client.state_frame().mirror.refresh(client)
+    with pytest.raises(ValueRefused, match="refresh the whole table"):
+        frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
+
+
+def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):
+    frame = client.snapshot()
+    frame.attrs["mirror"]["revision"] += 1_000_000
+    with pytest.warns(SnapshotWarning, match="all of it is taken again"):
+        pd.testing.assert_frame_equal(frame.mirror.refresh(client), client.snapshot())
+
+
+def test_a_long_one_is_read_in_many_parts(client, bench, monkeypatch):
+    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 3)
+    for number in range(20):
+        bench.add_device(f"device-{number}", RESOURCES[:3])
+    frame = client.snapshot()
+    pd.testing.assert_frame_equal(frame, client.state_frame())
+    assert about(frame)["devices"] == 20
+
+
+def test_nothing_is_warned_of_when_all_is_well(client, ids):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.snapshot().mirror.refresh(client)
+
+
+def test_the_request_says_what_is_wanted(client_over, ids):
+    asked = []
+
+    def note(request, answer):
+        asked.append((request.headers["Accept"], json.dumps(dict(request.url.params.multi_items()))))
+        return answer
+
+    client_over(note).snapshot(paths=[TEMPERATURE])
+    assert asked == [(ARROW, json.dumps({"path": UNIT, "compression": "none"}))]
+
+
+def test_from_another_machine_it_comes_compressed(mirror):
+    asked = []
+
+    def note(request, answer):
+        asked.append(request.url.params["compression"])
+        return answer
+
+    with MirrorClient(
+        "http://mirror.example.com", mirror.new_key(), transport=between(note)[0](mirror.transport)
+    ) as far:
+        far.snapshot()
+        far.snapshot(compression="zstd").mirror.refresh(far)
+    assert asked == ["lz4", "zstd", "lz4"]

@@ -1,0 +1,459 @@
+"""The binary and structured formats: round trips, what stays bytes and why, and payloads made to do harm."""
+
+import base64
+import json
+import math
+import time
+import tracemalloc
+from datetime import UTC, datetime
+
+import cbor2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import (
+    CBOR,
+    JSON,
+    LINK_FORMAT,
+    LWM2M_JSON,
+    LWM2M_TLV,
+    OCTET_STREAM,
+    SENML_CBOR,
+    SENML_JSON,
+    TEXT_PLAIN,
+    Value,
+    ValueKind,
+    decode,
+    decode_many,
+    encode,
+)
+
+FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
+STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
+UNDECLARED, LINKS = "/27000/0/1", "/1/0/24/3"
+TYPED = [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR]
+EVERY = [*TYPED, JSON, TEXT_PLAIN, OCTET_STREAM, LINK_FORMAT]
+PATHS = [FLOAT, INTEGER, UNSIGNED, BOOLEAN, STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE, UNDECLARED, "/3/0", "/3", ""]
+
+whole_seconds = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
+links = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
+without_bytes = st.one_of(
+    st.tuples(st.just(FLOAT), st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.just(INTEGER), st.integers(-(2**63), 2**63 - 1)),
+    st.tuples(st.just(UNSIGNED), st.integers(0, 2**64 - 1)),
+    st.tuples(st.just(BOOLEAN), st.booleans()),
+    st.tuples(st.just(STRING), st.text()),
+    st.tuples(st.just(TIME), whole_seconds),
+    st.tuples(st.sampled_from([OBJLINK, LINKS]), links),
+)
+declared = without_bytes | st.tuples(st.just(OPAQUE), st.binary())
+
+
+def check_round_trip(value, path, content_type):
+    raw, named = encode(value, path, content_type)
+    decoded = decode(raw, content_type, path)
+    assert (decoded.python, decoded.problem) == (value, None)
+    assert type(decoded.python) is type(value)
+    assert (decoded.raw, decoded.content_type, named) == (raw, content_type, content_type)
+    assert decode_many(raw, content_type, path) == {path: decoded}
+
+
+@pytest.mark.parametrize("content_type", TYPED)
+@given(case=declared)
+def test_what_is_encoded_decodes_to_the_same_value_and_type(content_type, case):
+    path, value = case
+    check_round_trip(value, path, content_type)
+
+
+@given(without_bytes)
+def test_json_gives_back_all_but_bytes(case):
+    path, value = case
+    check_round_trip(value, path, JSON)
+
+
+undeclared_items = st.one_of(
+    st.text(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False, allow_infinity=False)
+)
+
+
+@pytest.mark.parametrize("content_type", [JSON, CBOR, SENML_JSON, SENML_CBOR, LWM2M_JSON])
+@given(value=undeclared_items)
+def test_formats_with_types_of_their_own_need_no_declaration(content_type, value):
+    check_round_trip(value, UNDECLARED, content_type)
+
+
+@given(st.binary(max_size=70_000), st.sampled_from([OPAQUE, "/5/0/0/300"]))
+def test_tlv_lengths_of_every_size_are_read_again(value, path):
+    assert decode(encode(value, path, LWM2M_TLV)[0], LWM2M_TLV, path).python == value
+
+
+payloads = st.one_of(
+    st.binary(),
+    st.text().map(str.encode),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text()
+        | st.binary()
+        | st.datetimes(timezones=st.just(UTC)),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
+        max_leaves=10,
+    ).map(cbor2.dumps),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["bn", "n", "v", "vs", "vd", "e", "bt", "t"]), inner)
+        ),
+        max_leaves=10,
+    ).map(lambda body: json.dumps(body).encode()),
+)
+SENML_MEMBERS = ["bn", "bt", "bv", "bver", "n", "v", "vs", "vb", "vd", "vlo", "t", "x_"]
+record_items = st.sampled_from(
+    [None, "", "/3/0/", "0", "6/0", "3303:0", "AA==", True, 1, 2.5, 10**400, math.inf, [], {}]
+)
+records = st.lists(st.dictionaries(st.sampled_from(SENML_MEMBERS), record_items), max_size=4)
+
+
+def check_result(raw, content_type, path):
+    value, values = decode(raw, content_type, path), decode_many(raw, content_type, path)
+    for each in (value, *values.values()):
+        assert (each.raw, each.content_type) == (raw, content_type)
+        assert each.kind is not ValueKind.NONE
+        assert isinstance(str(each), str)
+        assert each.problem is None or each.kind is ValueKind.OPAQUE
+        assert isinstance(each.python, bytes) == (each.kind is ValueKind.OPAQUE)
+
+
+@pytest.mark.parametrize("content_type", EVERY)
+@given(raw=payloads, path=st.sampled_from(PATHS) | st.text())
+def test_no_payload_raises(content_type, raw, path):
+    check_result(raw, content_type, path)
+
+
+@given(records, st.sampled_from(PATHS))
+def test_no_record_raises(body, path):
+    check_result(json.dumps(body).encode(), SENML_JSON, path)
+    check_result(json.dumps({"bn": "/3/0/", "e": body}).encode(), LWM2M_JSON, path)
+    check_result(cbor2.dumps(body), SENML_CBOR, path)
+
+
+tlv_entries = st.builds(
+    lambda head, ids, content: bytes([head & 0xC8 | 0x08]) + bytes([ids % 30, len(content)]) + content,
+    st.integers(0, 255),
+    st.integers(0, 255),
+    st.binary(max_size=9),
+)
+
+
+@given(st.lists(tlv_entries, max_size=5).map(b"".join), st.sampled_from(PATHS))
+def test_no_tlv_raises(raw, path):
+    check_result(raw, LWM2M_TLV, path)
+    check_result(bytes([0x08, 0, len(raw)]) + raw, LWM2M_TLV, "/3")
+
+
+HOSTILE = [
+    *((CBOR, b"\x81" * 10_000 + b"\x00"), (SENML_CBOR, b"\x81" * 10_000 + b"\x00")),
+    *(
+        (CBOR, b"\xa1" * 10_000),
+        (CBOR, b"\xc1" * 10_000 + b"\x00"),
+        (CBOR, b"\x9f" * 10_000),
+        (CBOR, b"\xd8\x1c\x81\xd8\x1d\x00"),
+    ),
+    *(
+        (content_type, head + (2**power).to_bytes(8, "big"))
+        for content_type in (CBOR, SENML_CBOR)
+        for head in (b"\x9b", b"\xbb", b"\x5b", b"\x7b")
+        for power in (32, 40, 63)
+    ),
+    *((CBOR, bytes.fromhex("c5821b7fffffffffffffff01")), (CBOR, bytes.fromhex("c4821b7fffffffffffffff01"))),
+    *((CBOR, bytes.fromhex("c4821a3b9aca0001")), (CBOR, b"\xc2\x59\xff\xff" + b"\xff" * 65535)),
+    *((JSON, b"[" * 100_000), (SENML_JSON, b'{"v":' * 100_000), (LWM2M_JSON, b"[" * 100_000)),
+    *((JSON, b"9" * 100_000), (JSON, b"1e999999999"), (SENML_JSON, b'[{"n":"/3/0/9","v":1e400}]')),
+    *(
+        (LWM2M_TLV, b"\x00\x00" * 100_000),
+        (LWM2M_TLV, b"\x18\x00\xff\xff\xff" * 1000),
+        (LWM2M_TLV, b"\x07\x00" * 50_000),
+    ),
+]
+
+
+@pytest.mark.parametrize(("content_type", "raw"), HOSTILE, ids=lambda part: repr(part[:12]))
+def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
+    began = time.perf_counter()
+    check_result(raw, content_type, FLOAT)
+    assert time.perf_counter() - began < 5
+    tracemalloc.start()
+    value = decode(raw, content_type, FLOAT)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert value.kind is ValueKind.OPAQUE
+    assert peak < 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("content_type", "raw", "path", "problem"),
+    [
+        (LWM2M_TLV, "e4170c41ac00", FLOAT, "goes on to byte 7 of 6"),
+        (LWM2M_TLV, "c1", FLOAT, "goes on to byte 3 of 1"),
+        (LWM2M_TLV, "c10901", FLOAT, "resource 9, which is not in /3308/0/5900"),
+        (LWM2M_TLV, "e2170c41ac", FLOAT, "cannot be read as the type float"),
+        (LWM2M_TLV, "e4170c7fc00000", FLOAT, "cannot be read as the type float"),
+        (LWM2M_TLV, "e4170c41ac0000", UNDECLARED, "not in /27000/0/1"),
+        (LWM2M_TLV, "e117de02", "/3311/0/5850", "not in /3311/0/5850"),
+        (LWM2M_TLV, "e116da02", "/3311/0/5850", "cannot be read as the type boolean"),
+        (LWM2M_TLV, "c10901", "", "relative to a path"),
+        (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
+        (LWM2M_TLV, "c10901", "/3", "not in /3"),
+        (LWM2M_TLV, "860641000141 0105", "/3/0/6", "decode_many"),
+        (LWM2M_TLV, "", "/3/0/9", "holds no value for /3/0/9"),
+        (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
+        (CBOR, "", INTEGER, "not CBOR"),
+        (CBOR, "f93e00", INTEGER, "cannot be read as the type integer"),
+        (CBOR, "f97e00", FLOAT, "cannot be read as the type float"),
+        (CBOR, "8101", FLOAT, "cannot be read as the type float"),
+        (CBOR, "8101", UNDECLARED, "not one number, text, boolean or time"),
+        (CBOR, "01", EXECUTABLE, "type none"),
+        (CBOR, "c07819" + b"0001-01-01T00:00:00+14:00".hex(), TIME, "type time"),
+        (CBOR, "c07819" + b"9999-12-31T23:00:00-14:00".hex(), UNDECLARED, "type time"),
+        (SENML_CBOR, "81a2006c2f333330382f302f3539303003613 1".replace(" ", ""), FLOAT, "declares float"),
+        (SENML_CBOR, "81a1f501", FLOAT, "labels"),
+    ],
+)
+def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
+    value = decode(bytes.fromhex(raw), content_type, path)
+    assert (value.kind, value.python) == (ValueKind.OPAQUE, value.raw if content_type != LWM2M_TLV else value.python)
+    assert value.problem is not None
+    assert problem in value.problem
+
+
+@pytest.mark.parametrize(
+    ("content_type", "text", "path", "problem"),
+    [
+        (JSON, "nan", FLOAT, "not JSON"),
+        (JSON, "NaN", FLOAT, "no number of JSON"),
+        (JSON, '"21.5"', FLOAT, "type float"),
+        (JSON, "true", FLOAT, "type float"),
+        (JSON, "1", BOOLEAN, "type boolean"),
+        (JSON, "null", FLOAT, "type float"),
+        (JSON, "null", UNDECLARED, "not one number"),
+        (JSON, "[1]", UNDECLARED, "not one number"),
+        (JSON, '"AA=="', OPAQUE, "type opaque"),
+        (JSON, r'"\ud800"', STRING, "type string"),
+        (JSON, r'"\ud800"', UNDECLARED, "type string"),
+        (SENML_JSON, r'[{"n":"/3/0/15","vs":"\ud800"}]', STRING, "type string"),
+        (JSON, "36893488147419103232", UNDECLARED, "cannot be read"),
+        (SENML_JSON, "{}", FLOAT, "no array of records"),
+        (SENML_JSON, "[1]", FLOAT, "no array of records"),
+        (SENML_JSON, "[]", FLOAT, "no value for"),
+        (SENML_JSON, '[{"n":"/3308/0/5900"}]', FLOAT, "0 values"),
+        (SENML_JSON, '[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
+        (SENML_JSON, '[{"n":"/3308/0/5900","vs":"21.5"}]', FLOAT, "holds 'vs'"),
+        (SENML_JSON, '[{"n":"/3308/0/5900","vb":true}]', FLOAT, "holds 'vb'"),
+        (SENML_JSON, '[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
+        (SENML_JSON, '[{"n":"/3308/0/5900","v":true}]', FLOAT, "type float"),
+        (SENML_JSON, '[{"n":"urn:dev:ow:10e2073a01080063","v":1}]', FLOAT, "no resource path"),
+        (SENML_JSON, '[{"n":"/3308/0","v":1}]', FLOAT, "no resource path"),
+        (SENML_JSON, '[{"n":7,"v":1}]', FLOAT, "member 'n'"),
+        (SENML_JSON, '[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),
+        (SENML_JSON, '[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
+        (SENML_JSON, '[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
+        (SENML_JSON, '[{"n":"/5/0/0","vd":"&"}]', OPAQUE, "type opaque"),
+        (SENML_JSON, '[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
+        (LWM2M_JSON, "[]", FLOAT, "an object"),
+        (LWM2M_JSON, "{}", FLOAT, "no array"),
+        (LWM2M_JSON, '{"bn":"/3308/0","e":[{"n":"5900","v":1}]}', FLOAT, "no resource path"),
+        (LWM2M_JSON, '{"e":[{"sv":"&"}]}', OPAQUE, "type opaque"),
+        (LINK_FORMAT, "/3/0", "/3", "CoRE link format"),
+        (TEXT_PLAIN, "nan", FLOAT, "b'nan' cannot be read as the type float"),
+        ("text/html", "21.5", FLOAT, "unknown"),
+    ],
+)
+def test_what_cannot_be_read_of_a_text_says_why(content_type, text, path, problem):
+    raw = text.encode()
+    value = decode(raw, content_type, path)
+    assert value == Value(ValueKind.OPAQUE, raw, raw, content_type)
+    assert value.problem is not None
+    assert problem in value.problem
+
+
+def test_bytes_meant_as_bytes_are_no_problem():
+    for value in (
+        decode(b"\x01", OCTET_STREAM, FLOAT),
+        decode(b"\x01", None, OPAQUE),
+        decode(b"AQ==", TEXT_PLAIN, OPAQUE),
+    ):
+        assert (value.kind, value.python, value.problem) == (ValueKind.OPAQUE, b"\x01", None)
+
+
+def test_a_resource_of_a_tlv_that_nobody_declared_is_its_bytes():
+    values = decode_many(bytes.fromhex("c10101e4100041ac0000"), LWM2M_TLV, "/27000/5")
+    assert {path: (value.kind, value.python, value.problem) for path, value in values.items()} == {
+        "/27000/5/1": (ValueKind.OPAQUE, b"\x01", None),
+        "/27000/5/4096": (ValueKind.OPAQUE, b"\x41\xac\x00\x00", None),
+    }
+
+
+def test_one_bad_resource_leaves_the_others_as_they_are():
+    values = decode_many(bytes.fromhex("c1 09 64 c3 0a 000001 c1 10 55"), LWM2M_TLV, "/3/0")
+    assert (values["/3/0/9"].python, values["/3/0/16"].python) == (100, "U")
+    assert (values["/3/0/10"].kind, values["/3/0/10"].python) == (ValueKind.OPAQUE, b"\x00\x00\x01")
+    assert "type integer" in (values["/3/0/10"].problem or "")
+
+
+@pytest.mark.parametrize("content_type", ["11542", "application/nanoservice-tlv", "APPLICATION/vnd.oma.lwm2m+tlv; x=1"])
+def test_other_spellings_of_a_content_type_mean_the_same(content_type):
+    assert decode(bytes.fromhex("e4170c41ac0000"), content_type, FLOAT).python == 21.5
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (
+            [{"bn": "/3308/0/", "n": "5900", "v": 20}, {"bn": "/3308/1/", "n": "5900", "v": 21}],
+            {"/3308/0/5900": 20.0, "/3308/1/5900": 21.0},
+        ),
+        ([{"bn": FLOAT, "v": 20}], {FLOAT: 20.0}),
+        ([{"bn": FLOAT}, {"v": 20}], {FLOAT: 20.0}),
+        ([{"bn": FLOAT, "bv": 0.5, "v": 20}], {FLOAT: 20.5}),
+        ([{"bn": FLOAT, "bt": 100, "t": 2, "v": 22}, {"t": 1, "v": 21}], {FLOAT: 22.0}),
+        ([{"bn": FLOAT, "v": 22}, {"v": 21}], {FLOAT: 21.0}),
+        (
+            [{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 1e9}],
+            {INTEGER: 20, TIME: datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)},
+        ),
+        ([{"n": OPAQUE, "vd": "-_8"}, {"n": UNDECLARED, "vlo": "3303:0"}], {OPAQUE: b"\xfb\xff", UNDECLARED: "3303:0"}),
+        ([{"n": FLOAT, "v": 20, "u": "Cel", "unknown": []}], {FLOAT: 20.0}),
+    ],
+)
+def test_senml_records_are_resolved(records, expected):
+    values = decode_many(json.dumps(records).encode(), SENML_JSON, "/3308")
+    assert {path: value.python for path, value in values.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "expected"),
+    [
+        ({"e": [{"n": "9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
+        ({"e": [{"n": "/3/0/9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
+        ({"e": [{"v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
+        ({"bn": "/3/0/9", "e": [{"n": "", "v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
+        (
+            {"bn": "/", "e": [{"n": "3/0/9", "v": 99, "t": -5}, {"n": "3/0/9", "v": 100, "t": -1}]},
+            "/3",
+            {"/3/0/9": 100},
+        ),
+        ({"bn": "/3/0/", "e": [{"n": "22/1", "ov": "3303:1"}]}, "/3", {"/3/0/22/1": "3303:1"}),
+        ({"e": [{"sv": base64.b64encode(b"\xfb\xff").decode()}]}, OPAQUE, {OPAQUE: b"\xfb\xff"}),
+    ],
+)
+def test_lwm2m_json_names_are_resolved(body, path, expected):
+    values = decode_many(json.dumps(body).encode(), LWM2M_JSON, path)
+    assert {found: value.python for found, value in values.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "path", "python"),
+    [
+        (cbor2.CBORTag(4, [-1, 215]), FLOAT, 21.5),
+        (cbor2.CBORTag(4, [0, 2**53 + 1]), INTEGER, 2**53 + 1),
+        (cbor2.CBORTag(4, [2, 36]), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (cbor2.CBORTag(1, 3600), TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (3600, TIME, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (20.0, INTEGER, 20),
+        (datetime(1970, 1, 1, 1, tzinfo=UTC), UNDECLARED, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        (b"\x01", UNDECLARED, b"\x01"),
+    ],
+)
+def test_cbor_items_are_read(item, path, python):
+    value = decode(cbor2.dumps(item), CBOR, path)
+    assert (value.python, type(value.python), value.problem) == (python, type(python), None)
+
+
+def test_the_longest_value_of_a_tlv_is_read_again():
+    longest = bytes(2**24 - 7)
+    for path in (OPAQUE, "/5/0/0/300"):
+        assert decode(encode(longest, path, LWM2M_TLV)[0], LWM2M_TLV, path).python == longest
+
+
+def test_links_stay_a_text():
+    assert decode(b"</3/0>,</3303/0>;x=1", LINK_FORMAT, "/3").python == "</3/0>,</3303/0>;x=1"
+    assert decode(b"", "40", "/").kind is ValueKind.TEXT
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "content_type", "payload"),
+    [
+        (21.5, FLOAT, LWM2M_TLV, "e4170c41ac0000"),
+        (0.1, FLOAT, LWM2M_TLV, "e8170c083fb999999999999a"),
+        (1e300, FLOAT, LWM2M_TLV, "e8170c087e37e43c8800759c"),
+        (np.int16(-129), INTEGER, LWM2M_TLV, "e216dcff7f"),
+        (255, UNSIGNED, LWM2M_TLV, "c10dff"),
+        (True, BOOLEAN, LWM2M_TLV, "e116da01"),
+        ("66:1", LINKS, LWM2M_TLV, "8618440300420001"),
+        (datetime(1970, 1, 1, 1, tzinfo=UTC), TIME, CBOR, "c1190e10"),
+        (np.float32(21.5), FLOAT, SENML_CBOR, "81a2006c2f333330382f302f3539303002f94d60"),
+    ],
+)
+def test_values_are_written_as_the_standards_have_it(value, path, content_type, payload):
+    raw, _ = encode(value, path, content_type)
+    if content_type == SENML_CBOR:
+        assert cbor2.loads(raw) == cbor2.loads(bytes.fromhex(payload))
+    else:
+        assert raw.hex() == payload
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "content_type", "body"),
+    [
+        (21.5, FLOAT, SENML_JSON, [{"n": FLOAT, "v": 21.5}]),
+        (b"\xfb\xff", OPAQUE, SENML_JSON, [{"n": OPAQUE, "vd": "-_8"}]),
+        ("3303:0", OBJLINK, SENML_JSON, [{"n": OBJLINK, "vlo": "3303:0"}]),
+        (True, BOOLEAN, LWM2M_JSON, {"bn": BOOLEAN, "e": [{"bv": True}]}),
+        ("Zürich", STRING, JSON, "Zürich"),
+    ],
+)
+def test_values_are_written_as_json(value, path, content_type, body):
+    raw, _ = encode(value, path, content_type)
+    assert json.loads(raw) == body
+
+
+@pytest.mark.parametrize("content_type", [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR, JSON])
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("21.5", FLOAT),
+        (math.nan, FLOAT),
+        (True, INTEGER),
+        (101, "/3311/0/5851"),
+        (-1, UNSIGNED),
+        (1, BOOLEAN),
+        (datetime(2026, 11, 20, 12), TIME),
+        ("\ud800", STRING),
+        (None, UNDECLARED),
+        ("3303", OBJLINK),
+    ],
+)
+def test_every_format_refuses_what_the_resource_does_not_take(value, path, content_type):
+    with pytest.raises(ValueRefused, match=path):
+        encode(value, path, content_type)
+
+
+def test_what_a_format_cannot_hold_is_refused_with_the_cure():
+    with pytest.raises(ValueRefused, match="register_object"):
+        encode(21.5, UNDECLARED, LWM2M_TLV)
+    with pytest.raises(ValueRefused, match="JSON has no bytes"):
+        encode(b"\x00", OPAQUE, JSON)
+    with pytest.raises(ValueRefused, match=f"{OPAQUE}: 16777216 bytes .* 16777209 are the most"):
+        encode(bytes(2**24), OPAQUE, LWM2M_TLV)
+    for content_type in (SENML_JSON, SENML_CBOR, LWM2M_JSON):
+        with pytest.raises(ValueRefused, match="no resource path"):
+            encode("x", "/27000/0", content_type)
+
+
+def test_no_payload_has_no_values():
+    assert decode_many(None, LWM2M_TLV, "/3/0") == {}

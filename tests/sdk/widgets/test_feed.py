@@ -1,0 +1,168 @@
+"""One poller for all widgets of a client, and the thread of each widget."""
+
+import gc
+import threading
+import weakref
+
+import httpx
+import pytest
+from patience import PATIENCE_SECONDS, PAUSE, until
+
+from mirror_sdk import EventKind, MirrorClient
+from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of
+from mirror_sdk.widgets.live import Live, stop_all
+
+UNKNOWN_KEY = f"ak_0123456789abcdef_{'x' * 43}"
+
+
+@pytest.fixture
+def live(client):
+    """Makes lives of widgets; they are stopped at the end."""
+    made = []
+
+    def make(take=lambda *_: None, refresh=lambda: None, failed=lambda _: None, **options):
+        made.append(Live(client, take=take, refresh=refresh, failed=failed, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, bench, device_id):
+    client.subscribe(device_id, "/3303/0/5700")
+    first, second = feed_of(client).subscribe(), feed_of(client).subscribe()
+    until(lambda: client.status().watches)
+    bench.set_value(device_id, "/3303/0/5700", 22)
+    for waiting in (first._waiting, second._waiting):
+        until(lambda waiting=waiting: [one for one in waiting if one.value.python == 22.0])
+    assert client.status().watches == 1
+    first.close()
+    assert client.status().watches == 1
+    second.close()
+    assert client.status().watches == 0
+
+
+def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
+    subscription = Subscription(lambda _: None, buffered=3)
+    for number in range(10):
+        subscription.put(number)
+    assert subscription.take() == ([7, 8, 9], 7)
+    assert subscription.take() == ([], 0)
+
+
+def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
+    with MirrorClient("http://mirror.localhost", UNKNOWN_KEY, transport=mirror.transport) as reader:
+        feed = EventFeed(reader, seconds)
+        subscription = feed.subscribe()
+        until(lambda: feed.problem)
+        assert "401" in str(feed.problem)
+        feed.tend()
+        assert not feed._is_starting
+        reader._sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
+        seconds.now += RETRY_SECONDS + 1
+        feed.tend()
+        until(lambda: subscription._waiting)
+        assert feed.problem is None
+        assert [event.kind for event in subscription.take()[0]] == [EventKind.GAP]
+        subscription.close()
+
+
+def test_a_client_that_was_closed_is_told(client, seconds):
+    feed = EventFeed(client, seconds)
+    client.close()
+    subscription = feed.subscribe()
+    until(lambda: feed.problem)
+    assert "closed" in str(feed.problem)
+    subscription.close()
+
+
+def test_a_feed_does_not_keep_its_client_alive():
+    client = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(lambda _: None))
+    feed_of(client)
+    gone = weakref.ref(client)
+    del client
+    gc.collect()
+    assert gone() is None
+
+
+def test_calls_are_made_elsewhere_and_told_in_the_thread_that_refreshes(live):
+    told, caller = [], threading.current_thread()
+    one = live(refresh=lambda: None)
+    one.start()
+    one.run(threading.current_thread, lambda made_in: told.append((made_in, threading.current_thread())), told.append)
+    until(lambda: told)
+    ((made_in, told_in),) = told
+    assert len({made_in, told_in, caller}) == 3
+
+
+def test_calls_are_made_at_once_where_nothing_is_live(live):
+    told = []
+    one = live(is_live=False)
+    one.start()
+    one.run(lambda: 1 / 0, told.append, lambda error: told.append(type(error)))
+    assert told == [ZeroDivisionError]
+    assert not one.is_running
+
+
+def test_a_bounded_number_of_calls_is_made_at_once(live):
+    one, free, busy = live(), threading.Event(), []
+    for _ in range(30):
+        one.run(lambda: busy.append(1) or free.wait(PATIENCE_SECONDS), lambda _: None, lambda _: None)
+    until(lambda: len(busy) == 8)
+    PAUSE.wait(0.05)
+    assert len(busy) == 8
+    free.set()
+    until(lambda: len(busy) == 30)
+
+
+def test_an_error_while_refreshing_is_told_and_the_life_goes_on(live):
+    told, refreshed = [], []
+
+    def refresh():
+        refreshed.append(1)
+        raise RuntimeError("broken")
+
+    live(refresh=refresh, failed=told.append).start()
+    until(lambda: len(refreshed) > 2)
+    assert str(told[0]) == "broken"
+
+
+def test_stopping_ends_the_thread_and_tells_no_outcome(live):
+    told, free = [], threading.Event()
+    before = set(threading.enumerate())
+    one = live()
+    one.start()
+    one.run(lambda: free.wait(PATIENCE_SECONDS), told.append, told.append)
+    assert one.is_running
+    stop_all()
+    free.set()
+    one.step()
+    until(lambda: not {t.name for t in set(threading.enumerate()) - before} & {"mirror-widget", "mirror-widget-call"})
+    assert told == []
+    assert not one.is_running
+
+
+def test_a_service_that_stops_answering_is_told_until_it_answers_again(mirror):
+    class Cut(httpx.BaseTransport):
+        is_cut = False
+
+        def handle_request(self, request):
+            if self.is_cut:
+                raise httpx.ConnectError("cut", request=request)
+            if request.url.params.get("hold", "0") != "0":
+                request.url = request.url.copy_set_param("hold", 1)
+            return mirror.transport.handle_request(request)
+
+    transport = Cut()
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        feed = feed_of(client)
+        subscription = feed.subscribe()
+        until(lambda: client.status().watches)
+        transport.is_cut = True
+        until(lambda: feed.problem)
+        assert "cut" in str(feed.problem)
+        transport.is_cut = False
+        until(lambda: feed.problem is None)
+        assert subscription.take() == ([], 0)
+        subscription.close()

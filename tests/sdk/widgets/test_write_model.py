@@ -1,0 +1,574 @@
+"""The write panel's model alone, against the real app."""
+
+import subprocess
+import sys
+import threading
+
+import httpx
+import pandas as pd
+import pytest
+from patience import until
+
+from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
+from mirror_sdk._reports import utc_now
+from mirror_sdk.frames import REQUESTS_SCHEMA
+from mirror_sdk.widgets.models.device_picker import DEVICES_SHOWN, read_ids
+from mirror_sdk.widgets.models.write_inputs import InputKind
+from mirror_sdk.widgets.models.write_model import ROWS_SHOWN, Limits, Stage, WriteModel
+from mirror_sdk.widgets.models.write_rows import WriteState
+from mirror_server.keys import Scope
+
+LEVEL, SWITCH, TEMPERATURE, OWN = "/3311/0/5851", "/3311/0/5850", "/3303/0/5700", "/10250/0/1"
+RESOURCES = [
+    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+    {"path": SWITCH, "value": "0", "writable": True},
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": OWN, "value": "x"},
+]
+
+
+@pytest.fixture
+def lights(client, bench):
+    """Three lights whose level was read once."""
+    ids = [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
+    for device_id in ids:
+        client.read_value(device_id, LEVEL)
+    return ids
+
+
+@pytest.fixture
+def new_model(client):
+    def make(*arguments, **options):
+        made = WriteModel(client, *arguments, **options)
+        made.devices.load()
+        return made
+
+    return make
+
+
+def asked(model, path=LEVEL, entry=40):
+    model.value.choose_path(path)
+    model.value.enter(entry)
+    return model
+
+
+def previewed(model, path=LEVEL, entry=40):
+    asked(model, path, entry).preview()
+    return model
+
+
+def states(model):
+    return [(row.device, row.state) for row in model.rows]
+
+
+def reasons(model):
+    return {row.device: row.reason for row in model.rows}
+
+
+def event(kind, **more):
+    return Event(kind=kind, received_at=utc_now(), **more)
+
+
+# Without ipywidgets
+
+
+def test_the_model_imports_no_ipywidgets():
+    program = (
+        "import sys, mirror_sdk.widgets.models.write_model; print({'ipywidgets', 'IPython', 'tqdm'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert run.stdout == "set()\n", run.stderr
+
+
+# Devices
+
+
+def test_without_devices_any_of_the_directory_can_be_picked_and_none_is(new_model, lights):
+    model = new_model()
+    assert [choice.text for choice in model.devices.choices] == ["light-0", "light-1", "light-2"]
+    assert model.devices.picked == []
+    assert model.devices.text == "0 of 3 devices picked"
+    assert model.status_text == "To begin, pick at least one device."
+
+
+@pytest.mark.parametrize("form", ["ids", "devices", "state", "wide", "series"])
+def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights, form):
+    wanted = lights[:2]
+    state = client.state_frame(paths=[LEVEL])
+    given = {
+        "ids": wanted,
+        "devices": [one for one in client.list_devices() if one.id in wanted],
+        "state": state[state["device_id"].isin(wanted)],
+        "wide": state.mirror.wide().loc[wanted],
+        "series": pd.Series(wanted, name="device_id"),
+    }[form]
+    model = new_model(given)
+    assert set(model.devices.picked) == set(wanted)
+    assert {choice.text for choice in model.devices.choices} == {"light-0", "light-1"}
+
+
+def test_ids_are_read_out_of_what_people_have(client, lights):
+    listed = client.list_devices()
+    assert read_ids(lights[0]) == lights[:1]
+    assert read_ids(listed[0]) == [listed[0].id]
+    assert read_ids([*lights, lights[0]]) == lights
+    assert read_ids(pd.DataFrame({"device_id": []})) == []
+
+
+@pytest.mark.parametrize("given", [pd.DataFrame({"device": ["a"]}), [3], 3, [None]])
+def test_what_is_no_device_is_refused_with_the_cure(client, given):
+    with pytest.raises(ValueRefused, match="give device ids, devices, or a table with"):
+        WriteModel(client, given)
+
+
+@pytest.mark.parametrize("limits", [Limits(expiry_seconds=0), Limits(canary=-1), Limits(max_failures=-1)])
+def test_limits_that_are_none_are_refused(client, limits):
+    with pytest.raises(ValueRefused, match="must be"):
+        WriteModel(client, limits=limits)
+
+
+def test_a_search_hides_devices_and_drops_none(new_model, lights):
+    model = new_model()
+    model.devices.find("light-1")
+    model.devices.pick_found(True)
+    model.devices.find(" LIGHT-2 ")
+    assert [choice.text for choice in model.devices.choices] == ["light-2"]
+    assert model.devices.picked == [lights[1]]
+    assert model.devices.text == "1 of 3 devices picked, 1 of them not in this search"
+    model.devices.pick(lights[2], True)
+    model.devices.find("")
+    model.devices.pick_found(False)
+    assert model.devices.picked == []
+
+
+def test_a_large_fleet_is_listed_in_pages_and_picked_as_a_whole(new_model, bench):
+    for number in range(DEVICES_SHOWN + 3):
+        bench.add_device(f"device-{number:02}")
+    model = new_model()
+    assert len(model.devices.choices) == DEVICES_SHOWN
+    model.devices.turn_page(1)
+    assert len(model.devices.choices) == 3
+    model.devices.pick_found(True)
+    assert len(model.devices.picked) == DEVICES_SHOWN + 3
+
+
+def test_a_device_that_comes_is_listed(new_model, bench, seconds):
+    model = new_model(clock=seconds)
+    assert model.devices.text == "the directory lists no device"
+    model.take([event(EventKind.REGISTRATION, device_id=bench.add_device("new"))])
+    seconds.now += 1.1
+    model.tick()
+    assert [choice.text for choice in model.devices.choices] == ["new"]
+
+
+def test_devices_that_are_not_registered_are_marked(new_model, bench, lights):
+    bench.deregister(lights[1])
+    assert [choice.text for choice in new_model(lights).devices.choices][1] == "light-1 · deregistered"
+
+
+def test_a_directory_that_cannot_be_read_is_told(client):
+    model = WriteModel(client)
+    client.close()
+    model.devices.load()
+    assert model.notices.texts[0].startswith("Reading the directory: ")
+
+
+# Resource and value
+
+
+def test_the_resources_are_those_of_the_first_device_that_may_be_writable(new_model, lights):
+    model = new_model(lights)
+    assert [path for _, path in model.value.paths] == [SWITCH, LEVEL, OWN]
+    assert dict(map(reversed, model.value.paths))[LEVEL] == "/3311/0/5851 · Light Control · Dimmer"
+    assert model.value.paths_text == "listed is what light-0 has and may take"
+
+
+def test_the_entry_begins_with_what_the_device_has(new_model, lights):
+    model = new_model(lights)
+    model.value.choose_path(LEVEL)
+    assert (model.value.form.kind, model.value.entry) == (InputKind.RANGE, 10)
+    assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 %"
+    model.value.choose_path(SWITCH)
+    assert (model.value.form.kind, model.value.entry) == (InputKind.BOOLEAN, False)
+
+
+def test_a_path_may_be_typed(new_model, lights):
+    model = new_model(lights)
+    model.value.choose_path(" /3308/0/5900 ")
+    assert (model.value.path, model.value.form.kind) == ("/3308/0/5900", InputKind.FLOAT)
+    assert "/3308/0/5900" in [path for _, path in model.value.paths]
+    model.value.choose_path("/3308/x")
+    assert "write it like" in model.missing
+    model.value.choose_path("/3308/0")
+    assert "is no resource" in model.missing
+
+
+def test_a_value_that_is_none_is_told_at_once_and_stops_a_preview(new_model, lights, transport):
+    model = new_model(lights)
+    asked(model, "/3/0/13", "tomorrow")
+    assert "write it like 2026-01-05T08:00:00Z" in model.value.value_problem
+    transport.requests.clear()
+    model.preview()
+    assert transport.requests == []
+    assert model.notices.texts == [f"No preview yet: {model.value.value_problem}"]
+    assert model.plan is None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "told"),
+    [(lambda _: None, "pick at least one device"), (lambda model: model.devices.pick_found(True), "choose a resource")],
+)
+def test_what_a_preview_lacks_is_told(new_model, lights, prepare, told):
+    model = new_model()
+    prepare(model)
+    model.preview()
+    assert model.notices.texts == [f"No preview yet: {told}"]
+
+
+def test_entering_sends_nothing_at_all(new_model, lights, transport):
+    model = new_model(lights)
+    transport.requests.clear()
+    asked(model, LEVEL, 40)
+    model.value.enter(41)
+    asked(model, SWITCH, True)
+    asked(model, OWN, "text")
+    model.devices.find("x")
+    assert transport.requests == []
+
+
+def test_picking_and_a_preview_only_read(new_model, lights, transport):
+    transport.requests.clear()
+    model = new_model()
+    model.devices.pick_found(True)
+    previewed(model)
+    assert model.to_write == 3
+    assert len(transport.requests) > 3
+    assert all(request.startswith("GET ") for request in transport.requests)
+
+
+def test_resources_that_come_late_do_not_count_for_another_device(client, bench, lights, later):
+    other = bench.add_device("other", [{"path": OWN, "value": "x"}])
+    model = WriteModel(client, None, later)
+    model.devices.load()
+    later.make()
+    model.devices.pick(other, True)
+    model.devices.pick(lights[0], True)
+    later.make(1)
+    later.make_all()
+    assert [path for _, path in model.value.paths] == [SWITCH, LEVEL, OWN]
+    assert model.value.paths_text == "listed is what light-0 has and may take"
+
+
+def test_resources_that_cannot_be_read_are_told(new_model, client, lights):
+    model = new_model()
+    client.close()
+    model.devices.pick(lights[0], True)
+    assert model.notices.texts[0].startswith("Reading the resources of light-0: ")
+
+
+# Preview
+
+
+def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_model, client, bench, lights):
+    other = bench.add_device("sensor", [{"path": TEMPERATURE, "value": "1"}])
+    bench.set_value(lights[1], LEVEL, 40)
+    client.read_value(lights[1], LEVEL)
+    bench.deregister(lights[2])
+    model = previewed(new_model([*lights, other, "f" * 32]))
+    assert states(model) == [
+        ("sensor", WriteState.REFUSED),
+        ("f" * 32, WriteState.REFUSED),
+        ("light-1", WriteState.SKIPPED),
+        ("light-2", WriteState.SKIPPED),
+        ("light-0", WriteState.PLANNED),
+    ]
+    told = reasons(model)
+    assert "has no resource" in told["sensor"]
+    assert "no such device" in told["f" * 32]
+    assert told["light-1"].startswith("it has this value, reported at 2026-")
+    assert told["light-2"] == "the device is not registered"
+    assert [(row.before, row.wanted) for row in model.rows[::4]] == [("no value yet", "40 %"), ("10 %", "40 %")]
+    assert model.status_text == "Preview: 1 to write, 2 skipped, 2 refused. Nothing was sent yet."
+    assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
+
+
+def test_what_is_read_only_is_refused_in_the_preview(new_model, lights):
+    model = previewed(new_model(lights), TEMPERATURE, 3.0)
+    assert model.counts[WriteState.REFUSED] == 3
+    assert "cannot be written" in model.rows[0].reason
+    assert model.rows[0].wanted == "3.0"
+    assert not model.can_apply
+
+
+def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
+    model = asked(new_model(lights))
+    assert not model.can_apply
+    model.apply()
+    assert model.notices.texts == ["Nothing was sent: make a preview of this input first"]
+    model.preview()
+    assert model.can_apply
+    for change in (
+        lambda: model.value.enter(41),
+        lambda: model.devices.pick(lights[0], False),
+        lambda: model.value.choose_path(SWITCH),
+    ):
+        change()
+        assert not model.can_apply
+        assert model.is_old
+        assert model.status_text == "The input changed since this preview: make a new one."
+        model.apply()
+    assert client.list_device_requests() == []
+    assert model.stage is Stage.PREVIEW
+    assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
+
+
+def test_an_input_that_is_as_it_was_fits_again(new_model, lights):
+    model = previewed(new_model(lights))
+    model.value.enter(41)
+    model.value.enter(40)
+    assert model.can_apply
+
+
+def test_true_is_not_one(new_model, lights):
+    model = previewed(new_model(lights), SWITCH, True)
+    model.value.enter(1)
+    assert not model.can_apply
+
+
+def test_an_older_preview_that_comes_later_is_not_shown(client, lights, later):
+    model = WriteModel(client, lights, later)
+    model.devices.load()
+    later.make_all()
+    previewed(model, LEVEL, 40)
+    previewed(model, LEVEL, 50)
+    assert model.stage is Stage.CHECKING
+    later.make(1)
+    later.make()
+    assert model.rows[0].wanted == "50 %"
+    assert model.can_apply
+
+
+def test_an_input_that_changes_while_it_is_looked_at_makes_the_preview_old(client, lights, later):
+    model = WriteModel(client, lights, later)
+    model.devices.load()
+    later.make_all()
+    previewed(model)
+    model.value.enter(41)
+    later.make_all()
+    assert model.is_old
+    assert not model.can_apply
+
+
+def test_a_preview_that_fails_is_told_and_may_be_made_again(new_model, mirror, lights):
+    class Cut(httpx.BaseTransport):
+        is_cut = False
+
+        def handle_request(self, request):
+            if self.is_cut:
+                raise httpx.ConnectError("cut", request=request)
+            return mirror.transport.handle_request(request)
+
+    transport = Cut()
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+        client._sender._sleep = lambda _: None
+        model = WriteModel(client, lights)
+        model.devices.load()
+        transport.is_cut = True
+        previewed(model)
+        assert model.stage is Stage.INPUT
+        assert model.notices.texts[0].startswith("The preview: ")
+        transport.is_cut = False
+        model.preview()
+        assert model.notices.texts == []
+        assert model.can_apply
+
+
+def test_a_long_preview_is_shown_in_pages(new_model, bench):
+    for number in range(ROWS_SHOWN + 2):
+        bench.add_device(f"light-{number:02}", RESOURCES)
+    model = new_model()
+    model.devices.pick_found(True)
+    previewed(model)
+    assert len(model.rows) == ROWS_SHOWN
+    model.turn_page(1)
+    assert [row.device for row in model.rows] == ["light-12", "light-13"]
+
+
+# Writing
+
+
+def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
+    bench.set_answer(lights[1], "reject")
+    model = new_model(lights, limits=Limits(canary=0))
+    assert list(model.result.columns) == REQUESTS_SCHEMA.names
+    assert len(model.result) == 0
+    previewed(model).apply()
+    assert model.stage is Stage.ENDED
+    assert model.result["status"].tolist() == ["success", "failure", "success"]
+    assert states(model) == [
+        ("light-0", WriteState.SUCCESS),
+        ("light-1", WriteState.FAILURE),
+        ("light-2", WriteState.SUCCESS),
+    ]
+    assert reasons(model)["light-1"] == "REJECTED: the device refused; its own log may say why"
+    assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
+    assert client.read_value(lights[0], LEVEL) == 40
+    assert not model.can_apply
+    assert model.plan is not None
+
+
+def test_the_first_device_has_to_succeed_before_any_other_is_written_to(new_model, bench, lights):
+    bench.set_answer(lights[0], "reject")
+    model = previewed(new_model(lights))
+    model.apply()
+    assert [state for _, state in states(model)] == [WriteState.FAILURE, WriteState.UNSENT, WriteState.UNSENT]
+    assert model.status_text.startswith("Ended early, because the first write, to /3311/0/5851 of light-0, is failure")
+
+
+def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
+    outcomes = []
+
+    def run(call, then, failed):
+        def make():
+            outcome = call()
+            outcomes.append(lambda: then(outcome))
+
+        threading.Thread(target=make, daemon=True).start() if is_apart else then(call())
+
+    is_apart = False
+    model = WriteModel(client, lights, run)
+    model.devices.load()
+    bench.set_online(lights[1], False)
+    previewed(model)
+    is_apart = True
+    model.apply()
+    assert model.stage is Stage.WRITING
+
+    def shown(*wanted):
+        version = model.version
+        model.tick()
+        return [state for _, state in states(model)] == list(wanted) and (model.version > version or not outcomes)
+
+    until(lambda: shown(WriteState.SUCCESS, WriteState.PENDING, WriteState.SUCCESS))
+    assert model.status_text == "Writing: 2 of 3 writes ended, 2 with success"
+    model.preview()
+    assert model.stage is Stage.WRITING
+    model.stop()
+    assert model.status_text == "Stopping: 2 of 3 writes ended, 2 with success"
+    until(lambda: outcomes)
+    outcomes.pop()()
+    assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without an answer yet."
+    assert reasons(model)["light-1"] == "no answer yet"
+
+    # Its answer comes after the end.
+    bench.set_online(lights[1], True)
+    until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
+    is_apart = False
+    model.take([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
+    model.tick()
+    assert [state for _, state in states(model)] == [WriteState.SUCCESS] * 3
+    assert model.result["status"].tolist() == ["success"] * 3
+
+
+def test_a_stop_before_the_plan_has_begun_is_not_lost(client, bench, lights, later):
+    model = WriteModel(client, lights, later)
+    model.devices.load()
+    later.make_all()
+    previewed(model)
+    later.make_all()
+    bench.set_online(lights[0], False)
+    model.apply()
+    model.stop()
+    thread = threading.Thread(target=later.make, daemon=True)
+    thread.start()
+
+    def is_over():
+        model.tick()
+        return not thread.is_alive()
+
+    until(is_over)
+    assert model.status_text.startswith("Stopped: 0 of 3 writes ended")
+    assert WriteState.SUCCESS not in dict(states(model)).values()
+
+
+def test_a_key_that_may_not_write_is_told(mirror, lights):
+    with MirrorClient("http://mirror.localhost", mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
+        model = WriteModel(reader, lights)
+        model.devices.load()
+        previewed(model).apply()
+        assert model.stage is Stage.ENDED
+        assert model.notices.texts[0].startswith("Writing ended: 403 access_denied")
+        assert {state for _, state in states(model)} == {WriteState.UNSENT}
+        assert not model.can_undo
+
+
+def test_devices_that_are_not_registered_are_written_to_on_request(new_model, bench, lights):
+    bench.deregister(lights[0])
+    model = previewed(new_model(lights[:1], limits=Limits(include_offline=True)))
+    assert states(model) == [("light-0", WriteState.PLANNED)]
+    assert reasons(model)["light-0"] == "the device is not registered"
+    timer = threading.Timer(0.3, lambda: bench.register(lights[0]))
+    timer.start()
+    model.apply()
+    timer.join()
+    assert states(model) == [("light-0", WriteState.SUCCESS)]
+
+
+def test_limits_are_told_in_words():
+    assert Limits(canary=2, max_failures=0, expiry_seconds=3600).text == (
+        "2 devices first, which must succeed · no more is sent after 1 failure · a write waits 3,600 s for its device"
+    )
+    assert Limits(canary=0, max_failures=None).text == "a write waits 60 s for its device"
+
+
+# The way back
+
+
+def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, lights):
+    model = previewed(new_model(lights))
+    assert not model.can_undo
+    model.apply()
+    assert model.can_undo
+    model.preview_undo()
+    assert model.is_way_back
+    assert model.plan_title == "The way back: /3311/0/5851 · Light Control · Dimmer"
+    assert {(row.before, row.wanted) for row in model.rows} == {("40 %", "10 %")}
+    assert client.read_value(lights[0], LEVEL) == 40
+    assert model.can_apply
+    model.apply()
+    assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
+    assert model.result["asked_num"].tolist() == [10.0] * 3
+    model.preview_undo()
+    assert {row.wanted for row in model.rows} == {"40 %"}
+
+
+def test_the_way_back_is_dropped_when_the_input_changes(new_model, client, lights):
+    model = previewed(new_model(lights))
+    model.apply()
+    model.preview_undo()
+    model.value.enter(77)
+    assert not model.can_apply
+    model.apply()
+    assert client.read_value(lights[0], LEVEL) == 40
+    model.preview_undo()
+    assert model.can_apply
+
+
+def test_without_an_effect_there_is_nothing_to_undo(new_model, bench, lights):
+    bench.set_answer(lights[0], "reject")
+    model = previewed(new_model(lights[:1]))
+    model.preview_undo()
+    assert model.notices.texts == ["Undo: nothing was written that could be undone"]
+    model.apply()
+    assert not model.can_undo
+
+
+def test_what_had_no_value_before_is_refused_on_the_way_back(new_model, lights):
+    model = previewed(new_model(lights[:1]), SWITCH, True)
+    assert model.rows[0].before == "no value yet"
+    model.apply()
+    model.preview_undo()
+    assert states(model) == [("light-0", WriteState.REFUSED)]
+    assert "nothing was reported before" in model.rows[0].reason
+    assert model.rows[0].wanted == ""
+    assert not model.can_apply

@@ -1,0 +1,342 @@
+"""The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
+
+import base64
+import json
+import sys
+
+import pyarrow as pa
+import pytest
+
+from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
+from mirror_server.arrow import stream
+from mirror_server.service import snapshots
+from mirror_server.service.held_pages import HeldPages
+from mirror_server.store import devices
+
+SNAPSHOT = "/v3/device-echo"
+TEMPERATURE = "/3303/0/5700"
+LIGHT = {"path": "/3311/0/5850", "value": "0", "observable": True, "writable": True}
+
+
+@pytest.fixture
+def ids(server, key):
+    """Three devices; the second has a value, the third nothing to show."""
+    found = [
+        server.add_device(key, "a", {"path": TEMPERATURE, "value": "21.5", "observable": True}, LIGHT),
+        server.add_device(key, "b", {"path": TEMPERATURE, "value": "-3", "observable": True}, LIGHT, endpoint_type="B"),
+        server.add_device(key, "c", {"path": "/3/0/4", "value": "", "executable": True}),
+    ]
+    server.place(key, found[1], "first", "GET", TEMPERATURE)
+    return found
+
+
+def lines_of(server, key, query=""):
+    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", buffered=True)
+    assert answer.status_code == 200, answer.get_data()
+    *lines, end = [json.loads(line) for line in answer.get_data().splitlines()]
+    end = SnapshotEnd.model_validate(end, extra="forbid")
+    assert end.device_count == len(lines) == int(answer.headers["Mirror-Total"])
+    return lines, end
+
+
+def arrow_of(server, key, query=""):
+    """The rows of all batches, and the end."""
+    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}", headers={"Accept": ARROW}, buffered=True)
+    assert (answer.status_code, answer.mimetype) == (200, ARROW)
+    rows, metadata = [], None
+    with pa.ipc.open_stream(answer.get_data()) as batches:
+        assert batches.schema == stream.SCHEMA
+        for _ in range(1000):
+            try:
+                batch, metadata = batches.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                break
+            assert metadata is None or batch.num_rows == 0
+            rows += batch.to_pylist()
+    end = SnapshotEnd.model_validate_json(metadata[END_KEY], extra="forbid")
+    assert end.device_count == len(rows) == int(answer.headers["Mirror-Total"])
+    return rows, end
+
+
+def device_objects(server, key, ids):
+    return [server.call(key, "GET", f"/v3/devices/{device_id}/echo").json for device_id in sorted(ids)]
+
+
+def told_by_arrow(device):
+    """Of a device object what the Arrow form tells."""
+    resources, written = [], []
+    for place, resource in enumerate(device["resources"]):
+        reported, desired = resource["reported"], resource["desired"]
+        resources.append(
+            {
+                "path": resource["resource_path"],
+                "subscribed": resource["subscribed"],
+                "reported_value": reported.get("value"),
+                "reported_content_type": reported.get("content_type"),
+                "reported_at": reported.get("reported_at"),
+                "reported_expires_at": reported.get("expires_at"),
+            }
+        )
+        if desired:
+            about = {name: desired[name] for name in ("desired_at", "requested_at")}
+            about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status")}
+            written.append({"resource": place, **about})
+    names = {name: device[name] for name in ("device_id", "endpoint_name")}
+    return {**names, "resources": resources, "desired": written}
+
+
+def as_json(row):
+    """A row with instants and payloads as JSON has them."""
+
+    def plain(value):
+        if isinstance(value, bytes):
+            return base64.b64encode(value).decode()
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if hasattr(value, "isoformat") else value
+
+    lists = {
+        name: [{key: plain(value) for key, value in one.items()} for one in row[name]]
+        for name in ("resources", "desired")
+    }
+    return row | lists
+
+
+def test_a_line_is_a_device_object_and_the_last_one_counts_them(server, key, ids):
+    lines, end = lines_of(server, key)
+    assert lines == device_objects(server, key, ids)
+    for line in lines:
+        DeviceObject.model_validate(line, extra="forbid")
+    assert end.seq == server.services.log.last_seq(key.split("_")[1])
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_an_arrow_stream_tells_the_same(server, key, ids, compression):
+    server.place(key, ids[1], "write", "PUT", LIGHT["path"], value="1")
+    rows, end = arrow_of(server, key, f"compression={compression}")
+    assert [as_json(row) for row in rows] == [told_by_arrow(one) for one in device_objects(server, key, ids)]
+    assert end == lines_of(server, key)[1]
+
+
+def test_an_empty_mirror_is_a_snapshot_too(server, key):
+    assert lines_of(server, key)[0] == []
+    assert arrow_of(server, key)[0] == []
+
+
+def test_devices_and_resources_are_selected(server, key, ids):
+    assert [line["endpoint_name"] for line in lines_of(server, key, "endpoint_type=B")[0]] == ["b"]
+    assert [row["endpoint_name"] for row in arrow_of(server, key, f"id__in={ids[0]},{ids[2]}")[0]] == [
+        name for _, name in sorted([(ids[0], "a"), (ids[2], "c")])
+    ]
+    for query, paths in {
+        "path=/3303/0/5700": {TEMPERATURE},
+        "path=/33*": {TEMPERATURE, LIGHT["path"]},
+        "path=/3303/*&path=/3/0/4": {TEMPERATURE, "/3/0/4"},
+        "path=*": {TEMPERATURE, LIGHT["path"], "/3/0/4"},
+        "path=/3303/0/57": set(),
+    }.items():
+        lines, _ = lines_of(server, key, query)
+        assert {resource["resource_path"] for line in lines for resource in line["resources"]} == paths
+        rows, _ = arrow_of(server, key, query)
+        assert [as_json(row) for row in rows] == [told_by_arrow(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("nonsense=1", "nonsense"),
+        ("limit=5", "limit"),
+        ("path=/3*/0", "path"),
+        ("&".join(f"path=/{number}/0/0" for number in range(257)), "path"),
+        ("compression=gzip", "compression"),
+        ("changed_after=-1", "changed_after"),
+        ("changed_after=1000000", "changed_after"),
+    ],
+)
+def test_a_selection_that_cannot_be_is_refused(server, key, query, field):
+    answer = server.call(key, "GET", f"{SNAPSHOT}?{query}")
+    assert answer.status_code == 400
+    assert field in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"), [(None, NDJSON), ("*/*", NDJSON), (ARROW, ARROW), (f"{NDJSON};q=0.5, {ARROW}", ARROW)]
+)
+def test_the_form_is_the_one_asked_for(server, key, accept, form):
+    headers = {} if accept is None else {"Accept": accept}
+    assert server.call(key, "GET", SNAPSHOT, headers=headers).mimetype == form
+
+
+def test_another_form_is_refused_and_a_head_too(server, key):
+    answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.json["type"]) == (406, "not_acceptable")
+    assert ARROW in answer.json["message"]
+    assert server.call(key, "HEAD", SNAPSHOT).status_code == 405
+
+
+def test_without_pyarrow_there_is_ndjson(server, key, ids, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mirror_server.arrow.stream", None)
+    answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": ARROW})
+    assert answer.status_code == 406
+    assert "pyarrow" in answer.json["message"]
+    assert len(lines_of(server, key)[0]) == len(ids)
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_it_shows_one_instant_whatever_happens_while_it_is_sent(server, key, ids, monkeypatch, form):
+    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_server.views.snapshots._CHUNK_BYTES", 1)
+    whole = server.call(key, "GET", SNAPSHOT, headers={"Accept": form}).get_data()
+    answer = server.call(key, "GET", SNAPSHOT, headers={"Accept": form}, buffered=False)
+    chunks = iter(answer.response)
+    begin = next(chunks)
+    for number, device_id in enumerate(ids[:2]):
+        server.set_value(key, device_id, "99")
+        server.place(key, device_id, f"later-{number}", "GET", TEMPERATURE)
+    server.registration(key, ids[2], "DELETE")
+    server.add_device(key, "d")
+    assert begin + b"".join(chunks) == whole
+    after = server.call(key, "GET", SNAPSHOT, headers={"Accept": form}).get_data()
+    assert after != whole
+    answer.close()
+
+
+CHANGES = {
+    "a read": lambda server, key, one: server.place(key, one, "x", "GET", TEMPERATURE),
+    "a write": lambda server, key, one: server.place(key, one, "x", "PUT", LIGHT["path"], value="1"),
+    "a write that waits": lambda server, key, one: (
+        server.patch(key, one, online=False),
+        server.place(key, one, "x", "PUT", LIGHT["path"], value="1"),
+    ),
+    "a write that expires": lambda server, key, one: (
+        server.patch(key, one, online=False),
+        server.place(key, one, "x", "PUT", LIGHT["path"], value="1", expiry_seconds=5),
+        server.advance(key, 10),
+    ),
+    "a subscription": lambda server, key, one: server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
+    "an observation": lambda server, key, one: (
+        server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
+        server.set_value(key, one, "77"),
+    ),
+    "the end of a subscription": lambda server, key, one: (
+        server.call(key, "PUT", f"/v2/subscriptions/{one}{TEMPERATURE}"),
+        server.call(key, "DELETE", f"/v2/subscriptions/{one}{TEMPERATURE}"),
+    ),
+    "a new resource": lambda server, key, one: (
+        server.set_value(key, one, "1", path="/3303/1/5700", observable=True),
+        server.registration(key, one, "PUT"),
+    ),
+    "a registration": lambda server, key, one: (
+        server.advance(key, 1),
+        server.registration(key, one, "POST"),
+    ),
+    "a registration update": lambda server, key, one: (
+        server.advance(key, 1),
+        server.registration(key, one, "PUT"),
+    ),
+    "a deregistration": lambda server, key, one: (
+        server.advance(key, 1),
+        server.registration(key, one, "DELETE"),
+    ),
+    "an expired registration": lambda server, key, one: (
+        server.patch(key, one, online=False),
+        server.advance(key, 40 * 86400),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_a_device_object_is_noticed(server, key, ids, change):
+    """What is held of a page is used again only while it still holds, and a change is told to who asks for changes."""
+    before, end = lines_of(server, key)
+    arrow_of(server, key)
+    CHANGES[change](server, key, ids[0])
+    expected = device_objects(server, key, ids)
+    lines, _ = lines_of(server, key)
+    assert lines == expected
+    assert [as_json(row) for row in arrow_of(server, key)[0]] == [told_by_arrow(one) for one in expected]
+    different = {
+        new["device_id"]
+        for old, new in zip(before, lines, strict=True)
+        if {**old, "created_at": ""} != {**new, "created_at": ""}
+    }
+    told, _ = lines_of(server, key, f"changed_after={end.revision}")
+    changed = {line["device_id"] for line in told if line["object"] == "device-echo"}
+    assert ids[0] in different <= changed
+    assert [line for line in told if line["object"] == "device-echo"] == [
+        one for one in expected if one["device_id"] in changed
+    ]
+    for line in told:
+        if line["device_id"] not in changed:
+            UnchangedDevice.model_validate(line, extra="forbid")
+    rows, _ = arrow_of(server, key, f"changed_after={end.revision}")
+    assert {row["device_id"] for row in rows if row["resources"] is not None} == changed
+    assert sorted(ids) == [row["device_id"] for row in rows]
+
+
+def test_nothing_is_told_of_what_has_not_changed(server, key, ids):
+    _, end = lines_of(server, key)
+    server.place(key, ids[1], "again", "GET", TEMPERATURE)
+    lines, later = lines_of(server, key, f"changed_after={end.revision}")
+    assert {line["device_id"] for line in lines if line["object"] == "device-echo"} == {ids[1]}
+    assert later.revision > end.revision
+    lines, _ = lines_of(server, key, f"changed_after={later.revision}")
+    assert {line["object"] for line in lines} == {"device-echo-unchanged"}
+
+
+def test_a_device_that_is_gone_is_in_no_snapshot(server, key, ids):
+    _, end = lines_of(server, key)
+    arrow_of(server, key)
+    server.services.database.write(lambda session: devices.delete(session, ids[1]))
+    kept = sorted({ids[0], ids[2]})
+    assert [row["device_id"] for row in arrow_of(server, key)[0]] == kept
+    assert [line["device_id"] for line in lines_of(server, key, f"changed_after={end.revision}")[0]] == kept
+
+
+def test_a_revision_the_mirror_never_had_is_told_apart(server, key):
+    assert server.call(key, "GET", f"{SNAPSHOT}?changed_after=99").json["reason"] == "REVISION_BEYOND_MIRROR"
+
+
+def test_revisions_go_on_after_a_restart(server, key, ids):
+    _, end = lines_of(server, key)
+    server.restart()
+    _, later = lines_of(server, key)
+    assert later.revision >= end.revision
+
+
+def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, ids):
+    most = snapshots._MOST_AT_ONCE
+    open_ones = [server.call(key, "GET", SNAPSHOT, buffered=False) for _ in range(most)]
+    answer = server.call(key, "GET", SNAPSHOT)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+    assert answer.json["reason"] == "TOO_MANY_SNAPSHOTS"
+    next(iter(open_ones[0].response))
+    for one in open_ones:
+        one.close()
+    for _ in range(2 * most):
+        assert len(lines_of(server, key)[0]) == len(ids)
+    for _ in range(2 * most):
+        assert server.call(key, "GET", f"{SNAPSHOT}?changed_after=99").status_code == 400
+    assert server.call(key, "GET", SNAPSHOT).status_code == 200
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 10**9), (10**9, 3), (2, 10**9)])
+def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatch, rows, size):
+    whole = arrow_of(server, key)
+    monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
+    monkeypatch.setattr(stream, "_BATCH_BYTES", size)
+    monkeypatch.setattr("mirror_server.store.snapshots._ROWS_AT_A_TIME", 1)
+    server.restart()
+    assert arrow_of(server, key) == whole
+
+
+def test_held_pages_stay_within_their_bound():
+    held = HeldPages(most_bytes=10)
+    held.put("a", b"1234")
+    held.put("b", b"1234")
+    assert held.get("a") == b"1234"
+    held.put("c", b"1234")
+    assert [held.get(name) for name in "abc"] == [b"1234", None, b"1234"]
+    held.put("a", b"12345678")
+    assert [held.get(name) for name in "ac"] == [b"12345678", None]
+    held.put("huge", b"x" * 11)
+    assert [held.get(name) for name in ("a", "huge")] == [None, None]

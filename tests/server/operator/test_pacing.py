@@ -1,0 +1,53 @@
+"""A manual clock that also passes by itself."""
+
+import time
+
+import pytest
+
+from mirror_server.pacing import Pacing
+
+
+@pytest.fixture
+def pacing(server, monkeypatch):
+    monkeypatch.setattr("mirror_server.pacing._TICK_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
+    started = Pacing(server.services.bench, pace=60)
+    started.start()
+    yield started
+    started.close()
+
+
+def wait_until_it_passes(server):
+    began_at, end_at = server.now, time.monotonic() + 10
+    while server.now == began_at:
+        assert time.monotonic() < end_at
+
+
+def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(server, pacing):
+    wait_until_it_passes(server)
+    connection = server.services.database._writer_connection
+    assert server.services.database.settle(10)
+    connection.execute("PRAGMA query_only = 1")
+    assert server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
+    server.services.bench.run(lambda _: None).exception(10)
+    stands_at = server.now
+    assert server.services.bench.run(lambda _: None).exception(10) is not None
+    assert server.now == stands_at
+    connection.execute("PRAGMA query_only = 0")
+    wait_until_it_passes(server)
+
+
+def test_it_passes_no_more_when_it_is_closed(server, pacing):
+    wait_until_it_passes(server)
+    pacing.close()
+    stands_at = server.now
+    server.services.bench.run(lambda _: None).result(10)
+    assert server.now == stands_at
+
+
+def test_a_device_reports_while_time_passes(server, key, pacing):
+    device_id = server.add_device(key, "d", {"path": "/3303/0/5700", "value": "1", "observable": True})
+    before = server.call(key, "GET", f"/v3/devices/{device_id}").json["updated_at"]
+    server.advance(key, 25 * 3600)
+    wait_until_it_passes(server)
+    assert server.call(key, "GET", f"/v3/devices/{device_id}").json["updated_at"] > before

@@ -1,0 +1,40 @@
+"""The fixtures of the kit for its own tests, and pytest runs of projects that have the package installed."""
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mirror_sdk.testing.plugin import clock, faults, fleet, mirror
+
+__all__ = ["clock", "faults", "fleet", "mirror"]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Runs pytest in a fresh folder, in a process of its own, as where the package is installed.
+
+    What an installation is for pytest, is the entry point that the project declares. Other plugins stay out.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    site = pytester.mkdir("site")
+    info = site / "device_state_mirror_here-0.dist-info"
+    info.mkdir()
+    declared = "\n".join(f"{name} = {module}" for name, module in project["entry-points"]["pytest11"].items())
+    (info / "entry_points.txt").write_text(f"[pytest11]\n{declared}\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: device-state-mirror-here\nVersion: 0\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(site)]))
+    for name in ["API_HOST", "API_KEY", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"]:
+        monkeypatch.delenv(name, raising=False)
+    others = [
+        plugin for plugin in ("schemathesis", "nbval", "hypothesispytest", "anyio") for plugin in ("-p", f"no:{plugin}")
+    ]
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *others, *arguments, timeout=60)
+
+    return run

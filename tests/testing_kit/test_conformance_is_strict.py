@@ -1,0 +1,216 @@
+"""The conformance tests find a server that does one thing wrong, whichever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.serving import make_server
+
+from mirror_sdk.testing.in_process import InProcessServer
+
+ROOT = Path(__file__).parents[2]
+RULES, OBJECT, REQUESTS, SUBSCRIPTIONS, NOTIFICATIONS, DIRECTORY = (
+    f"mirror_sdk.testing.conformance.test_conforms_{part}"
+    for part in ("rules", "device_object", "device_requests", "subscriptions", "notifications", "directory")
+)
+
+
+class Exchange:
+    """A request and its answer, which is to be spoilt."""
+
+    def __init__(self, environ: dict[str, Any], status: int, headers: dict[str, str], body: bytes) -> None:
+        self.method: str = environ["REQUEST_METHOD"]
+        self.path: str = environ["PATH_INFO"]
+        self.query: str = environ["QUERY_STRING"]
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def edit(self, change: Callable[[Any], None]) -> None:
+        """Change the JSON of a body that has one."""
+        if self.body and self.headers.get("Content-Type") == "application/json":
+            content = json.loads(self.body)
+            change(content)
+            self.body = json.dumps(content).encode()
+
+    def edit_resources(self, change: Callable[[Any], None]) -> None:
+        """Change each resource of a device object."""
+        if self.path.endswith("/echo") and self.status == 200:
+            self.edit(lambda content: [change(resource) for resource in content["resources"]])
+
+    def edit_entries(self, kind: str, change: Callable[[Any], None]) -> None:
+        """Change each entry of notification messages."""
+        if self.path.endswith("/pull") and self.status == 200:
+            self.edit(lambda content: [change(entry) for entry in content.get(kind, [])])
+
+
+def replace_status(code: int, other: int) -> Callable[[Exchange], None]:
+    def spoil(exchange: Exchange) -> None:
+        exchange.status = other if exchange.status == code else exchange.status
+
+    return spoil
+
+
+def lose_request_ids(exchange: Exchange) -> None:
+    exchange.headers.pop("X-Request-ID")
+
+
+def write_status_as_a_word(exchange: Exchange) -> None:
+    words = ["pending", "success", "failure"]
+    exchange.edit_resources(
+        lambda resource: resource["desired"] and resource["desired"].update(status=words[resource["desired"]["status"]])
+    )
+
+
+def write_status_of_success_as_pending(exchange: Exchange) -> None:
+    exchange.edit_resources(lambda resource: resource["desired"] and resource["desired"].update(status=0))
+
+
+def write_times_with_an_offset(exchange: Exchange) -> None:
+    if exchange.path.endswith("/echo"):
+        exchange.edit(lambda content: content.update(created_at="2026-01-05T08:00:00+00:00"))
+
+
+def claim_subscriptions(exchange: Exchange) -> None:
+    exchange.edit_resources(lambda resource: resource.update(subscribed=True))
+
+
+def send_payloads_in_the_clear(exchange: Exchange) -> None:
+    exchange.edit_entries("async-responses", lambda entry: entry.update(payload="21.5"))
+
+
+def lose_error_categories(exchange: Exchange) -> None:
+    exchange.edit_entries("async-responses", lambda entry: entry.pop("error", None))
+
+
+def count_cursors_wrong(exchange: Exchange) -> None:
+    if exchange.query.startswith("after=") and exchange.status == 200:
+        exchange.headers["Mirror-Cursor"] = str(int(exchange.headers["Mirror-Cursor"]) + 1)
+
+
+def forget_rules(exchange: Exchange) -> None:
+    if (exchange.method, exchange.path) == ("GET", "/v2/subscriptions"):
+        exchange.body = b"[]"
+
+
+def never_have_more(exchange: Exchange) -> None:
+    if exchange.path == "/v3/devices" and exchange.status == 200:
+        exchange.edit(lambda content: content.update(has_more=False))
+
+
+def leave_all_as_it_is(exchange: Exchange) -> None:
+    pass
+
+
+SPOILT = [
+    (lose_request_ids, RULES, "test_each_answer_has_a_request_id_of_its_own"),
+    (replace_status(401, 403), RULES, "test_a_request_without_a_key_is_401"),
+    (write_times_with_an_offset, OBJECT, "test_times_are_utc_with_milliseconds"),
+    (claim_subscriptions, OBJECT, "test_at_first_every_resource_shows_empty_values"),
+    (replace_status(202, 200), REQUESTS, "test_a_read_is_accepted_under_its_async_id"),
+    (replace_status(409, 202), REQUESTS, "test_the_same_request_again_is_queued_once"),
+    (write_status_as_a_word, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
+    (write_status_of_success_as_pending, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
+    (send_payloads_in_the_clear, REQUESTS, "test_a_read_brings_the_value_and_the_mirror_has_it"),
+    (lose_error_categories, REQUESTS, "test_a_write_the_device_refuses_is_a_failure"),
+    (forget_rules, SUBSCRIPTIONS, "test_rules_are_replaced_as_a_whole_and_read_as_they_were_put"),
+    (count_cursors_wrong, NOTIFICATIONS, "test_the_entries_are_numbered_without_a_gap"),
+    (never_have_more, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
+]
+
+
+class SpoiltServer:
+    """A real server behind a WSGI wrapper that spoils its answers."""
+
+    def __init__(self, folder: Path, spoil: Callable[[Exchange], None]) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._server = InProcessServer(folder)
+        self._spoil = spoil
+        self.key = self._server.new_key(["read", "write", "subscribe", "admin"])
+        self._http = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+        self._server.stop()
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+        begun: list[Any] = []
+        body = b"".join(self._server.app(environ, lambda *head: begun.append(head)))
+        status, headers = int(begun[0][0][:3]), dict(begun[0][1])
+        exchange = Exchange(environ, status, headers, body)
+        self._spoil(exchange)
+        exchange.headers["Content-Length"] = str(len(exchange.body))
+        start_response(f"{exchange.status} Spoilt", list(exchange.headers.items()))
+        yield exchange.body
+
+
+def judge(server: SpoiltServer, *tests: str) -> subprocess.CompletedProcess[str]:
+    """What the conformance tests say of a server."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "API_HOST": server.url,
+        "API_KEY": server.key,
+    }
+    plugin = ["-p", "mirror_sdk.testing.plugin", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rfs", "--tb=short", "--maxfail=20", *plugin, "--pyargs", *tests],
+        cwd=server.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def judgements(tmp_path_factory: pytest.TempPathFactory) -> list[subprocess.CompletedProcess[str]]:
+    """What is said of each spoilt server, several of them judged at the same time."""
+    folder = tmp_path_factory.mktemp("spoilt")
+
+    def one(number: int) -> subprocess.CompletedProcess[str]:
+        spoil, module, _ = SPOILT[number]
+        server = SpoiltServer(folder / str(number), spoil)
+        try:
+            return judge(server, module)
+        finally:
+            server.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(one, range(len(SPOILT))))
+
+
+def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(tmp_path: Path) -> None:
+    server = SpoiltServer(tmp_path / "well", leave_all_as_it_is)
+    try:
+        said = judge(server, "mirror_sdk.testing.conformance")
+    finally:
+        server.close()
+    assert said.returncode == 0, said.stdout
+    assert "skipped" not in said.stdout
+
+
+@pytest.mark.parametrize(
+    "number", range(len(SPOILT)), ids=[f"{number}-{test}" for number, (_, _, test) in enumerate(SPOILT)]
+)
+def test_what_is_spoilt_is_found(judgements: list[subprocess.CompletedProcess[str]], number: int) -> None:
+    said, test = judgements[number], SPOILT[number][2]
+    assert said.returncode == pytest.ExitCode.TESTS_FAILED, said.stdout + said.stderr
+    assert f"::{test}" in said.stdout

@@ -1,0 +1,395 @@
+"""Each fault does what it says, to both kinds of clients, and a client that is any good lives with it."""
+
+import asyncio
+import inspect
+import threading
+import time
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from mirror_sdk import ConnectionFailed, DeviceUnavailable, EventKind, WaitTimeout, WriteRejected
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+PLACING = "/v2/device-requests/*"
+SENSOR = [
+    {"path": TEMPERATURE, "value": "0", "observable": True},
+    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+]
+
+
+@pytest.fixture
+def sensor(mirror):
+    return mirror.bench.add_device("sensor-1", SENSOR)
+
+
+@pytest.fixture
+def observed(mirror, sensor):
+    """A device whose temperature is observed, and whose initial value was told."""
+    mirror.client.subscribe(sensor, TEMPERATURE)
+    return sensor
+
+
+@pytest.fixture
+def call(mirror, request):
+    """Calls a method of a client of either kind."""
+    key = mirror.new_key()
+
+    def blocking(name, *arguments, **options):
+        return getattr(mirror.new_client(key, timeout=5), name)(*arguments, **options)
+
+    def on_loop(name, *arguments, **options):
+        async def use():
+            async with mirror.new_async_client(key, timeout=5) as client:
+                made = getattr(client, name)(*arguments, **options)
+                return await made if inspect.isawaitable(made) else made
+
+        return asyncio.run(use())
+
+    return on_loop if request.param == "async" else blocking
+
+
+BOTH = pytest.mark.parametrize("call", ["sync", "async"], indirect=True)
+
+
+def told(mirror, after=0):
+    """The values of the observation events, in the order in which they arrive."""
+    return [event.value.python for event in mirror.read_log(after=after) if event.kind == EventKind.OBSERVATION]
+
+
+def tell(mirror, device_id, *values):
+    for value in values:
+        mirror.bench.set_value(device_id, TEMPERATURE, value)
+
+
+# Requests and answers
+
+
+@BOTH
+@pytest.mark.parametrize("what", ["request", "answer"])
+def test_a_client_asks_again_when_something_is_lost(mirror, faults, sensor, call, what):
+    fault = faults.drop(what, times=2)
+    assert call("get_device", sensor).device_id == sensor
+    assert (fault.acted, fault.is_live) == (2, False)
+
+
+@BOTH
+def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirror, faults, sensor, call):
+    with faults.drop("request", times=None), pytest.raises(ConnectionFailed, match="ConnectError"):
+        call("subscribe", sensor, TEMPERATURE)
+    assert told(mirror) == []
+    assert not call("is_subscribed", sensor, TEMPERATURE)
+    with faults.drop("answer", times=None), pytest.raises(ConnectionFailed, match="ReadError"):
+        call("subscribe", sensor, TEMPERATURE)
+    assert call("is_subscribed", sensor, TEMPERATURE)
+
+
+def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
+    faults.drop("answer", path=PLACING)
+    mirror.client.write_value(sensor, SWITCH, True)
+    assert [event.kind for event in mirror.read_log()] == [EventKind.REGISTRATION, EventKind.ASYNC_RESPONSE]
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """How long blocking sleeps were."""
+    asked = [0.0]
+    real = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: asked.append(seconds) or real(seconds))
+    return asked
+
+
+def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):
+    began = time.monotonic()
+    faults.drop("answer", times=2, path=PLACING)
+    request = mirror.client.begin_read(sensor, TEMPERATURE)
+    faults.drop("answer", times=8, path="/v2/notification/*")
+    assert request.result().python == 0
+    assert time.monotonic() - began < 1
+    assert max(pauses) <= 0.01
+
+
+def test_pauses_of_tasks_take_no_time(mirror, faults, sensor):
+    async def use():
+        async with mirror.new_async_client() as client:
+            faults.drop("answer", times=2, path=PLACING)
+            request = await client.begin_read(sensor, TEMPERATURE)
+            faults.drop("answer", times=8, path="/v2/notification/*")
+            return (await request.result()).python
+
+    began = time.monotonic()
+    assert asyncio.run(use()) == 0
+    assert time.monotonic() - began < 1
+
+
+def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
+    writes = faults.drop("answer", times=None, method="POST")
+    echo = faults.drop("answer", times=None, path="/v3/devices/*")
+    mirror.client.list_subscriptions(sensor)
+    assert (writes.acted, echo.acted) == (0, 0)
+    with pytest.raises(ConnectionFailed):
+        mirror.client.get_device(sensor)
+    with pytest.raises(ConnectionFailed):
+        mirror.client.begin_read(sensor, TEMPERATURE)
+    assert (writes.acted, echo.acted) == (3, 3)
+
+
+@BOTH
+def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
+    began = clock.now()
+    faults.delay("answer", "4s")
+    assert call("get_device", sensor).created_at == began
+    assert clock.now() == began + timedelta(seconds=4)
+
+
+@BOTH
+def test_an_answer_that_is_too_late_is_a_timeout(mirror, faults, clock, sensor, call):
+    began = clock.now()
+    fault = faults.delay("answer", "1h", times=None)
+    with pytest.raises(ConnectionFailed, match="ReadTimeout"):
+        call("get_device", sensor)
+    assert clock.now() == began + fault.acted * timedelta(seconds=5)
+
+
+@BOTH
+def test_a_request_that_arrives_twice_is_queued_once(mirror, faults, sensor, call):
+    fault = faults.duplicate("request", path=PLACING)
+    call("write_value", sensor, SWITCH, True)
+    assert fault.acted == 1
+    assert mirror.client.get_device(sensor)[SWITCH].desired.status == 1
+
+
+def test_a_duplicated_request_does_arrive_twice(mirror, faults):
+    mirror.client.list_devices()
+    headers = {"Authorization": f"Bearer {mirror.new_key(['admin'])}"}
+    faults.duplicate("request", method="POST")
+    with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
+        began = mirror.clock.now()
+        answer = http.post("/sim/v1/clock", json={"advance_seconds": 60})
+    assert answer.status_code == 200
+    assert mirror.clock.now() - began == timedelta(minutes=2)
+
+
+# Entries
+
+
+def test_a_dropped_notification_is_missing_for_every_reader(mirror, faults, observed):
+    fault = faults.drop("notification", times=2)
+    mirror.client.read_value(observed, SWITCH)
+    tell(mirror, observed, 1, 2, 3)
+    assert fault.acted == 0
+    for _ in range(3):
+        assert told(mirror) == [2, 3]
+    assert fault.acted == 2
+    assert [event.kind for event in mirror.read_log()].count(EventKind.GAP) == 0
+
+
+def test_faults_of_notifications_go_by_path_and_device(mirror, faults, observed):
+    other = mirror.bench.add_device("sensor-2", SENSOR)
+    mirror.client.subscribe(other, TEMPERATURE)
+    mirror.client.subscribe(observed, SWITCH)
+    end = mirror.read_log()[-1].seq
+    faults.drop("notification", times=None, device=other, path="/3303/*")
+    tell(mirror, observed, 1)
+    tell(mirror, other, 2)
+    mirror.bench.set_value(observed, SWITCH, True)
+    assert told(mirror, after=end) == [1, True]
+
+
+def test_a_dropped_async_response_never_comes(mirror, faults, sensor):
+    faults.drop("async-response")
+    lost = mirror.client.begin_read(sensor, TEMPERATURE)
+    came = mirror.client.begin_read(sensor, TEMPERATURE)
+    assert came.result().python == 0
+    assert not lost.done()
+    with pytest.raises(WaitTimeout):
+        lost.result(timeout=0.01)
+    faults.clear()
+    resumed = mirror.client.resume_request(lost.async_id, sensor, TEMPERATURE)
+    assert resumed.result().python == 0
+
+
+@pytest.mark.parametrize("what", ["notification", "async-response"])
+def test_a_duplicate_comes_twice_with_one_identity(mirror, faults, observed, what):
+    end = mirror.read_log()[-1].seq
+    faults.duplicate(what)
+    tell(mirror, observed, 1)
+    request = mirror.client.begin_read(observed, TEMPERATURE)
+    events = mirror.read_log(after=end)
+    assert len(events) == 3
+    assert len({event.uid for event in events}) == 2
+    assert request.result().python == 1
+
+
+def test_duplicates_of_the_rest_are_not_made(mirror, faults, observed):
+    faults.duplicate("notification", times=2)
+    tell(mirror, observed, 1, 2)
+    assert told(mirror) == [0, 0, 1, 1, 2]
+
+
+def test_notifications_are_reversed_once_all_are_there(mirror, faults, observed):
+    end = mirror.read_log()[-1].seq
+    fault = faults.reorder(3)
+    tell(mirror, observed, 1, 2)
+    assert told(mirror, after=end) == []
+    assert fault.is_live
+    tell(mirror, observed, 3, 4)
+    assert told(mirror, after=end) == [3, 2, 1, 4]
+    assert told(mirror, after=end) == [3, 2, 1, 4]
+
+
+def test_a_reordering_that_is_given_up_lets_everything_come(mirror, faults, observed):
+    end = mirror.read_log()[-1].seq
+    with faults.reorder(2):
+        tell(mirror, observed, 1)
+        assert told(mirror, after=end) == []
+    assert told(mirror, after=end) == [1]
+
+
+def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
+    end = mirror.read_log()[-1].seq
+    faults.reorder(2)
+    tell(mirror, observed, 1)
+    silent = mirror.bench.add_device("silent", SENSOR)
+    mirror.bench.set_answer(silent, "silent")
+    request = mirror.client.begin_read(silent, TEMPERATURE)
+    mirror.clock.advance("10min")
+    tell(mirror, observed, 2)
+    events = list(mirror.client.events(after=end, limit=4))
+    assert [event.value.python for event in events if event.kind == EventKind.OBSERVATION] == [2, 1]
+    assert [event.category for event in events if event.kind == EventKind.ASYNC_RESPONSE] == ["TIMEOUT"]
+    assert isinstance(request.exception(), DeviceUnavailable)
+
+
+def test_a_late_channel_brings_everything_when_its_time_has_come(mirror, faults, clock, observed):
+    end = mirror.read_log()[-1].seq
+    fault = faults.delay("notification", "5min")
+    tell(mirror, observed, 1)
+    request = mirror.client.begin_read(observed, TEMPERATURE)
+    clock.advance("4min")
+    assert told(mirror, after=end) == []
+    assert not request.done()
+    clock.advance("1min")
+    assert told(mirror, after=end) == [1]
+    assert request.done()
+    fault.end()
+
+
+def test_a_poll_that_waits_for_a_late_channel_ends_with_the_delay(mirror, faults, clock, observed):
+    faults.delay("notification", "1min")
+    seen, arrived = [], threading.Event()
+
+    def note(event):
+        seen.append(event.value.python)
+        arrived.set()
+
+    with mirror.client.watch(note, paths=[TEMPERATURE]):
+        tell(mirror, observed, 1)
+        assert not arrived.is_set()
+        clock.advance("1min")
+        assert arrived.wait(10)
+    assert seen == [1]
+
+
+def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
+    async def use():
+        async with mirror.new_async_client() as client:
+            faults.delay("notification", "1min")
+            request = await client.begin_read(observed, TEMPERATURE)
+            waiting = asyncio.ensure_future(request.result(timeout=20))
+            await asyncio.to_thread(clock.advance, "1min")
+            return (await waiting).python
+
+    assert asyncio.run(use()) == 0
+
+
+def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
+    headers = {"Authorization": f"Bearer {mirror.new_key()}"}
+    with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
+        tell(mirror, observed, 1)
+        mirror.bench.add_device("sensor-2", SENSOR)
+        with faults.delay("notification", "1min"):
+            assert http.get("/v2/notification/pull?hold=0").status_code == 204
+        assert http.get("/v2/notification/pull?hold=0").status_code == 200
+        assert http.get("/v2/notification/pull?hold=0").status_code == 204
+
+
+@pytest.mark.parametrize("query", ["after=x", "hold=x", "hold=99", "after=-1", "after=", "after=9999"])
+def test_what_is_wrong_with_a_poll_the_server_says(mirror, faults, query):
+    headers = {"Authorization": f"Bearer {mirror.new_key()}"}
+    with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
+        assert http.get(f"/v2/notification/pull?{query}").status_code == 400
+
+
+# Devices, all faults together
+
+
+def test_a_device_rejects_until_the_fault_ends(mirror, faults, sensor):
+    fault = faults.reject(sensor)
+    with pytest.raises(WriteRejected, match="REJECTED"):
+        mirror.client.write_value(sensor, SWITCH, True)
+    fault.end()
+    mirror.client.write_value(sensor, SWITCH, True)
+
+
+def test_a_silent_device_is_given_up_when_time_has_passed(mirror, faults, clock, fleet):
+    light = next(device for device in fleet(6) if device.endpoint_type == "Light")
+    with faults.silence(light):
+        request = mirror.client.begin_read(light.id, SWITCH)
+        assert not request.done()
+        clock.advance("10min")
+        assert request.exception().category == "TIMEOUT"
+    assert mirror.client.read_value(light.id, SWITCH) in {True, False}
+
+
+def test_clear_ends_everything(mirror, faults, observed):
+    faults.silence(observed)
+    set_faults = [
+        faults.drop("request", times=None),
+        faults.drop("notification", times=None),
+        faults.delay("notification", "1h"),
+        faults.reorder(5),
+    ]
+    faults.clear()
+    assert not any(fault.is_live for fault in set_faults)
+    tell(mirror, observed, 1)
+    assert told(mirror) == [0, 1]
+    mirror.client.write_value(observed, SWITCH, True)
+
+
+def test_no_fault_acts_on_the_bench_or_the_clock(mirror, faults, clock, sensor):
+    faults.drop("request", times=None)
+    faults.delay("answer", "1h", times=None)
+    began = clock.now()
+    assert [device.id for device in mirror.bench.list_devices()] == [sensor]
+    assert clock.now() == began
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("drop", "request", {"device": "x"}), "device"),
+        (("drop", "notification", {"method": "GET"}), "method"),
+        (("drop", "async-response", {"path": "/3303/*"}), "path"),
+        (("drop", "async-response", {"device": "x"}), "device"),
+        (("drop", "answer", {"times": 0}), "times=0"),
+        (("drop", "parcel", {}), "parcel"),
+        (("duplicate", "answer", {}), "answer"),
+        (("delay", "request", {"by": "1s"}), "request"),
+        (("delay", "answer", {"by": 0}), "by=0"),
+        (("delay", "answer", {"by": "soon"}), "soon"),
+        (("delay", "answer", {"by": float("nan")}), "nan"),
+        (("delay", "notification", {"by": "1s", "path": "/3303/*"}), "path"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_by_name(faults, arguments, message):
+    name, what, options = arguments
+    with pytest.raises(ValueError, match=message):
+        getattr(faults, name)(what, **options)
+
+
+def test_one_notification_cannot_be_reordered(faults):
+    with pytest.raises(ValueError, match="count=1"):
+        faults.reorder(1)
