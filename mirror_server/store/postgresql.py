@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
 
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
+
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
 _LONGEST_PAYLOAD = 7900
@@ -119,6 +122,7 @@ class PostgresBackend:
         self._group = 0
         self._mark_work = ""
         self._hurries = threading.Event()
+        self._readers: set[Connection] = set()
         self._idle_readers: list[Connection] = []
         self._connect_again_at = 0.0
 
@@ -207,20 +211,20 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        while self._idle_readers:
-            self._idle_readers.pop().close()
+        # Also those of answers that nobody has read to their end.
+        while self._readers:
+            self._readers.pop().close()
         self._connection.close()
 
     def _begin(self) -> None:
         """Begin when all others are done, on a new connection where the one of before is broken."""
         try:
-            self._connection.run("BEGIN")
+            self._connection.run(_BEGIN)
         except psycopg.OperationalError:
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()
-            self._connection.run("BEGIN")
-        self.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _WRITING_LOCK})
+            self._connection.run(_BEGIN)
 
     def _was_committed(self) -> bool:
         """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
@@ -247,9 +251,9 @@ class PostgresBackend:
         while self._idle_readers:
             connection = self._idle_readers.pop()
             with suppress(psycopg.Error):
-                connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
+                connection.run(_BEGIN_READING)
                 return connection
-            connection.close()
+            self._drop(connection)
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
             raise unreachable()
@@ -258,10 +262,11 @@ class PostgresBackend:
         except StorageFailed:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
+        self._readers.add(connection)
         try:
-            connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
+            connection.run(_BEGIN_READING)
         except psycopg.Error as error:
-            connection.close()
+            self._drop(connection)
             raise unreachable() from error
         return connection
 
@@ -269,9 +274,13 @@ class PostgresBackend:
         try:
             connection.run("ROLLBACK")
         except psycopg.Error:
-            connection.close()
+            self._drop(connection)
         else:
             self._idle_readers.append(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._readers.discard(connection)
+        connection.close()
 
 
 def _bring_to_newest_schema(url: str) -> None:

@@ -4,12 +4,10 @@ import base64
 import threading
 
 import pytest
-from databases import ON_POSTGRESQL
 
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_server import keys
 from mirror_server.keys import Scope
-from mirror_server.store import settings
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.store.maintenance import violations
 from mirror_server.store.writer import MOST_WAITING
@@ -30,45 +28,6 @@ CHANGES = {
 @pytest.fixture
 def device(server, key):
     return server.add_device(key, "d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
-
-
-class Disk:
-    """The disk under the server."""
-
-    def __init__(self, server):
-        self._server = server
-
-    def break_down(self):
-        # Where SQLite may only read, it fails as on a disk that was remounted read-only.
-        self._set(read_only=True)
-        assert self._server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
-
-    def mend(self):
-        self._set(read_only=False)
-        assert self._server.services.database.settle(10)
-
-    def _set(self, *, read_only):
-        assert not read_only or self._server.services.database.settle(10)
-        backend = self._server.services.database._backend
-        if ON_POSTGRESQL:
-            # Not inside a transaction of the writer, which would undo it.
-            while not self._is(read_only=read_only):
-                backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
-        else:
-            backend._connection.execute(f"PRAGMA query_only = {int(read_only)}")
-
-    def _is(self, *, read_only):
-        try:
-            self._server.services.database.write(settings.probe)
-        except StorageFailed:
-            return read_only
-        return not read_only
-
-
-@pytest.fixture
-def disk(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    return Disk(server)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES.values(), ids=CHANGES)
