@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
 from process_receiver import Receiver, numbers_of, register
 from process_server import Application, ServerProcess, decoded, run_command, wait_until
+
+from mirror_sdk.wire.snapshot import NDJSON
 
 pytestmark = pytest.mark.process
 
@@ -139,6 +142,43 @@ def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -
         left = pool.submit(second.http.get, "/v2/notification/pull", timeout=0.5)
         assert left.exception(5) is not None
         wait_until(lambda: first.poll(hold=0).status_code == 204, "the poll to be closed with its connection")
+
+
+def test_snapshots_of_either_process_miss_no_change_while_both_write(pair, applications) -> None:
+    device_ids = [device(applications[0], f"d{number}") for number in range(4)]
+    loads = [Load(pair[n % 2], applications[0].key, device_id, n) for n, device_id in enumerate(device_ids)]
+    seen: dict[str, Any] = {}
+    revision = 0
+    for number in range(120):
+        asked = applications[number % 2]
+        changed, end = snapshot(asked, changed_after=revision)
+        assert end["revision"] >= revision, "a process showed less than the other one before"
+        seen |= changed
+        revision = end["revision"]
+        # What each process holds of a device is never older than what the other one just showed.
+        for device_id, shown in list(changed.items())[:1]:
+            later = applications[(number + 1) % 2].json("GET", f"/v3/devices/{device_id}/echo")
+            assert (later["last_reported_at"] or "") >= (shown["last_reported_at"] or "")
+    for load in loads:
+        load.stop()
+    wait_until(lambda: not applications[0].json("GET", "/v2/device-requests")["data"], "all requests to be answered")
+    changed, end = snapshot(applications[1], changed_after=revision)
+    for application in applications:
+        assert snapshot(application, changed_after=0)[0] == seen | changed
+        for device_id in device_ids:
+            shown = application.json("GET", f"/v3/devices/{device_id}/echo")
+            assert {**shown, "created_at": None} == (seen | changed)[device_id]
+    assert snapshot(applications[0], changed_after=end["revision"])[0] == {}
+    assert sum(len(load.accepted) for load in loads) > 50
+
+
+def snapshot(application: Application, **query: Any) -> tuple[dict[str, Any], Any]:
+    """The changed devices of a snapshot by id, without the time at which they were shown, and its end."""
+    answer = application.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON})
+    *lines, end = map(json.loads, answer.text.splitlines())
+    assert end["object"] == "snapshot-end"
+    changed = [line for line in lines if line["object"] == "device-echo"]
+    return {line["device_id"]: {**line, "created_at": None} for line in changed}, end
 
 
 def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], applications) -> None:

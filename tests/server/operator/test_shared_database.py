@@ -1,8 +1,10 @@
 """Servers on one PostgreSQL database: a transaction whose end was not told, a duty that is lost and taken again."""
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import databases
@@ -18,8 +20,9 @@ from mirror_server.devices.simulator import SimulatedResource
 from mirror_server.keys import Scope
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
-from mirror_server.store import settings
+from mirror_server.store import devices, revisions, settings
 from mirror_server.store.database import Database
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.maintenance import violations
 
@@ -116,6 +119,76 @@ def test_writers_take_turns_and_lose_no_change_of_each_other(url):
     assert sorted(future.result(20) for future in futures) == list(range(1, 151))
     for database in opened:
         database.close()
+
+
+def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_later(url):
+    """Three write at once, and a fourth keeps a copy by asking for what is newer than it has seen."""
+    opened = [Database(url) for _ in range(3)]
+    reading = Database(url)
+    reading.write(lambda session: [devices.put(session, device_row(f"d{number}")) for number in range(8)])
+    chance = random.Random(0)
+    copied: dict[str, int] = {}
+    seen = 0
+    under_way: set[Any] = set()
+    for number in range(400):
+        device_id = f"d{chance.randrange(8)}"
+        under_way.add(chance.choice(opened).submit(partial(report_number, device_id=device_id, number=number)))
+        if number % 3 == 0:
+            with reading.read() as session:
+                last = revisions.last(session)
+                newer = "SELECT d.device_id, d.revision FROM devices d WHERE d.revision > :seen"
+                copied |= dict(session.rows(newer, seen=seen))
+            assert max(copied.values(), default=0) <= last, "a device is ahead of the counter"
+            assert last >= seen
+            seen = last
+    assert {future.result(20) for future in under_way}
+    with reading.read() as session:
+        everything = dict(session.rows("SELECT device_id, revision FROM devices"))
+        newest = dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :seen", seen=seen))
+        assert max(everything.values()) == revisions.last(session)
+    assert copied | newest == everything
+    for database in (*opened, reading):
+        database.close()
+
+
+def device_row(device_id: str) -> DeviceRow:
+    return DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0)
+
+
+def report_number(session: Any, *, device_id: str, number: int) -> int:
+    value = {"value": str(number).encode(), "content_type": "text/plain", "origin": "read", "expires_at": None}
+    devices.report(session, [{"device_id": device_id, "path": PATH, "at": number, **value}])
+    return number
+
+
+def test_rows_are_taken_a_few_at_a_time_and_the_others_are_not_made_before(database):
+    late_failure = "SELECT 1 / (10000 - number) FROM generate_series(1, 20000) AS number"
+    with database.read() as session:
+        some = session.each(late_failure, 100)
+        assert [len(next(some)) for _ in range(3)] == [100, 100, 100]
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            list(some)
+
+
+def test_what_was_begun_to_be_read_is_refused_in_words_when_the_database_goes(url, database):
+    with database.read() as session:
+        some = session.each("SELECT number FROM generate_series(1, 20000) AS number", 100)
+        next(some)
+        databases.query(url, f"SELECT pg_terminate_backend({session.scalar('SELECT pg_backend_pid()')}, 5000)")
+        with pytest.raises(StorageFailed):
+            list(some)
+    with database.read() as session:
+        assert session.scalar("SELECT 1") == 1
+
+
+def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
+    opened = Database(url)
+    reading = opened.read()
+    session = reading.__enter__()
+    opened.close()
+    with pytest.raises(StorageFailed):
+        session.scalar("SELECT 1")
+    reading.__exit__(None, None, None)
 
 
 def test_many_words_of_one_transaction_all_arrive(open_services, monkeypatch):
