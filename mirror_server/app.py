@@ -23,8 +23,9 @@ from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Gate
+from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
+from mirror_server.relay import duty_changed
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
@@ -40,6 +41,7 @@ from mirror_server.views import (
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
+from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import note, noted, require_scope
 
@@ -200,7 +202,7 @@ class MirrorApp(Flask):
 
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
-    metrics = Metrics(services.database, services.log)
+    metrics = Metrics(services.database, services.log, services.is_on_duty)
     app = MirrorApp(services.settings.max_blocking_polls, metrics)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
@@ -229,21 +231,33 @@ def too_many_polls() -> Refusal:
     return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
 
 
-def _admit(app: Flask, services: Services, gate: Gate) -> None:
-    """Let in who has a key with a scope for this route; an unknown route wants a key too."""
+def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
+    """Let in who has a key with a scope for this route; an unknown route wants a key too.
+
+    What only another process can answer is passed on to it.
+    """
     asked = _asked()
     if CUT_OFF in asked.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
     view = app.view_functions.get(asked.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
-        return
-    app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
+        return None
+    caller = asked.environ.get(CALLER)
+    if caller is not None:
+        app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+    else:
+        app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
     g.app_id = app_id
     note(application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
     services.log.keep_for(app_id)
+    if services.relay is None or not services.relay.is_needed or not is_of_duty():
+        return None
+    if caller is not None:
+        raise duty_changed()
+    return pass_on(services.relay, _request_id(asked.environ))
 
 
 def _asked() -> Request:

@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.app import CUT_OFF
+from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, MAX_PIECE_BYTES, Download
+from mirror_server.views.duty import CALLER
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
 if TYPE_CHECKING:
@@ -133,6 +136,12 @@ class Bridge:
     async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, send: _Send) -> None:
         """Send events as they come, until the client goes away or the server stops."""
         await answer.begin(send)
+        # Without its database it ends; the client comes back with its position.
+        with suppress(StorageFailed):
+            await self._send_events(stream, receive, send)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, stream: EventStream, receive: _Receive, send: _Send) -> None:
         await _send_chunk(send, stream.begin())
         ends = self._ends(receive)
         try:
@@ -145,7 +154,6 @@ class Bridge:
         finally:
             for end in ends:
                 end.cancel()
-        await send({"type": "http.response.body", "body": b""})
 
     async def _download(self, download: Download, answer: _Answer, receive: _Receive, send: _Send) -> None:
         """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
@@ -166,6 +174,8 @@ class Bridge:
                     return
                 await sending
             await send({"type": "http.response.body", "body": b""})
+        except StorageFailed as failure:
+            _log.warning("a download was cut off: the server %s", failure)
         finally:
             for end in ends:
                 end.cancel()
@@ -335,6 +345,8 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
     }
     for name, value in scope["headers"]:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    if CALLER in scope:
+        environ[CALLER] = scope[CALLER]
     # The body is whole here; Werkzeug would take a chunked one for endless and cut it at the limit without a word.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = str(len(body))

@@ -26,8 +26,9 @@ from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database, path_of
+from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.url import path_of, shown
 
 _DEMO_KEY_NAME = "mirror-server demo"
 
@@ -119,7 +120,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
         Settings(callback_loopback=_is_loopback(host), **settings),
         host,
         port,
-        announce=lambda url, services: click.echo(f"Serving {services.settings.database_url} on {url}"),
+        announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
     )
 
 
@@ -255,7 +256,7 @@ def erase(device_id: str, database_url: str) -> None:
     """
     with closing(Database(database_url)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        database.checkpoint()
+        database.purge()
     if not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {"device_id": device_id, "erased_at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
@@ -266,8 +267,8 @@ def erase(device_id: str, database_url: str) -> None:
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(Database(database_url)) as database, database.read() as session:
-        found = list(maintenance.violations(session))
+    with closing(Database(database_url)) as database:
+        found = database.violations()
     for line in found:
         click.echo(line)
     if found:

@@ -25,9 +25,12 @@ from mirror_server.log import NotificationLog
 from mirror_server.store import callbacks, logs
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
+from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
+
+_PAUSE_SECONDS = 1
 
 
 class Webhooks:
@@ -57,9 +60,14 @@ class Webhooks:
         for app_id in app_ids:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
+    def stop(self) -> None:
+        """Deliver nothing until started again; a message that is under way is sent again then."""
+        self._submit(self._cancel_all()).result()
+
     def close(self) -> None:
-        """Stop; a message that is under way is sent again at the next start."""
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        """Stop for good."""
+        self.stop()
+        self._submit(self._caller.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -94,11 +102,11 @@ class Webhooks:
         self._caller = Caller(self._policy)
         self._loop.run_forever()
 
-    async def _stop(self) -> None:
-        for delivery in self._deliveries.values():
+    async def _cancel_all(self) -> None:
+        deliveries, self._deliveries = self._deliveries, {}
+        for delivery in deliveries.values():
             delivery.cancel()
-        await asyncio.gather(*self._deliveries.values(), return_exceptions=True)
-        await self._caller.close()
+        await asyncio.gather(*deliveries.values(), return_exceptions=True)
 
     async def _store(self, work: Callable[[Session], T]) -> T:
         return await asyncio.wrap_future(self._database.submit(work))
@@ -134,7 +142,18 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is gone."""
+        """Send message after message until the webhook is gone, or another process delivers it."""
+        while True:
+            try:
+                await self._deliver_all(app_id)
+            except StorageFailed:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            except NotOnDuty:
+                return
+            else:
+                return
+
+    async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
             await self._reach(row.next_attempt_at)
             more = self._log.more(app_id, is_poll=False)

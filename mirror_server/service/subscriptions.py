@@ -15,6 +15,7 @@ from mirror_server.delivery import Job
 from mirror_server.devices.link import Answer, Content, Observe, Outcome
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import reported_row
+from mirror_server.service.words import WAITING
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -163,6 +164,7 @@ class SubscriptionService:
 
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
+        session.tell(f"{WAITING} {device_id}")
 
 
 @lru_cache(maxsize=1024)

@@ -130,7 +130,7 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
     """Note that the device updated its registration, or that this ended."""
     session.run(
         "UPDATE devices SET registered = :registered, updated_at = :at,"
-        " registration_expires_at = :at + 1000 * lifetime_seconds WHERE device_id = :device_id",
+        " registration_expires_at = :at + 1000 * CAST(lifetime_seconds AS BIGINT) WHERE device_id = :device_id",
         device_id=device_id,
         registered=int(registered),
         at=at,

@@ -16,6 +16,7 @@ from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import app_id, query_integer, query_text, read_body, read_integer, requires
 from mirror_server.webhook import Webhooks, other_channel
@@ -149,10 +150,10 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
     application = app_id()
-    more = polls.open(application)
+    more = polls.open(application, asked_by())
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application)
+        page = polls.take(application, asked_by())
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held

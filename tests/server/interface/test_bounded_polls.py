@@ -1,6 +1,7 @@
 """Where a poll takes a thread, only so many are held open; whatever is short is always answered."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -39,6 +40,10 @@ def held(small):
         for _ in keys:
             assert opened.acquire(timeout=10)
         small.services.log.more = more
+        # They look into the log before they take their room.
+        end_at = time.monotonic() + 10
+        while small.app.blocking_polls._value:
+            assert time.monotonic() < end_at
         # Taken from the log, so that the polls are where they wait.
         yield polls
         for key in keys:
