@@ -127,7 +127,7 @@ class Gate:
             raise self._failed(
                 address, "", "malformed access key; a key begins with ak_ and is shown when it is created"
             )
-        with self._database.read() as session:
+        with self._database.look() as session:
             stored = keys.find(session, parts[1])
         if stored is None:
             hmac.compare_digest(_NO_HASH, _hash(parts[2]))

@@ -123,6 +123,10 @@ class Backend(Protocol):
         """A session that sees one state of the database for as long as it is open."""
         ...
 
+    def look(self) -> AbstractContextManager[Session]:
+        """A session for a single statement, which sees one state of the database by itself."""
+        ...
+
     def purge(self) -> None:
         """Bring what was deleted out of the files, as far as that can be done while others use the database."""
         ...

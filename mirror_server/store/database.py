@@ -44,6 +44,14 @@ class Database:
         """
         return self._backend.read()
 
+    def look(self) -> AbstractContextManager[Session]:
+        """A session for a single statement, which costs less than one that sees one state for longer.
+
+        Raises:
+            StorageFailed: The database cannot be reached.
+        """
+        return self._backend.look()
+
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work)

@@ -108,6 +108,12 @@ class SqliteBackend:
             finally:
                 connection.execute("ROLLBACK")
 
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        with self._reader() as connection:
+            yield Session(connection)
+
     def purge(self) -> None:
         """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
         with closing(self._connect()) as connection:

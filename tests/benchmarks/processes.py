@@ -5,6 +5,7 @@ is on disk before it is told. It shares its cores with the processes, which a ma
 generator has the last core to itself. The process on duty holds the devices, so observations come in at that one alone;
 E1 and writes go to all processes in turn.
 """
+
 from __future__ import annotations
 
 import importlib
