@@ -45,7 +45,6 @@ _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
 
 _BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
-_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -181,7 +180,7 @@ class PostgresBackend:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._begin_reading()
+        connection = self._ready(_begin_reading)
         try:
             yield _Reading(connection)
         finally:
@@ -189,18 +188,14 @@ class PostgresBackend:
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        with suppress(IndexError):
-            connection = self._idle_readers.pop()
-            try:
-                found = statement(_Reading(connection))
-            except StorageFailed:
-                # It may have broken while it was idle.
-                self._drop(connection)
-            else:
+        connection = self._ready(Connection.check_idle)
+        try:
+            return statement(_Reading(connection))
+        finally:
+            if connection.is_usable:
                 self._idle_readers.append(connection)
-                return found
-        with self.read() as session:
-            return statement(session)
+            else:
+                self._drop(connection)
 
     def purge(self) -> None:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -263,12 +258,12 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _begin_reading(self) -> Connection:
-        """A connection in a transaction; those that broke while they were idle are dropped."""
+    def _ready(self, prepare: Callable[[Connection], None]) -> Connection:
+        """A connection that was prepared to read; those that broke while they were idle are dropped."""
         while self._idle_readers:
             connection = self._idle_readers.pop()
             with suppress(psycopg.Error):
-                connection.run(_BEGIN_READING)
+                prepare(connection)
                 return connection
             self._drop(connection)
         if time.monotonic() < self._connect_again_at:
@@ -281,7 +276,7 @@ class PostgresBackend:
             raise
         self._readers.add(connection)
         try:
-            connection.run(_BEGIN_READING)
+            prepare(connection)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
@@ -298,6 +293,10 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
 
 
 def _bring_to_newest_schema(url: str) -> None:

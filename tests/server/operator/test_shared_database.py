@@ -25,6 +25,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.maintenance import violations
+from mirror_server.store.session import Session
 
 PATH = "/3311/0/5850"
 
@@ -288,3 +289,21 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     assert services.database._backend.duty_token == token
     entries = services.log.read(app_id, 0).entries
     assert [entry.kind for entry in entries].count("async-responses") == 1
+
+
+def _backend(database: Database, way: str) -> int:
+    def statement(session: Session) -> int:
+        return int(session.scalar("SELECT pg_backend_pid()"))
+
+    if way == "look":
+        return database.look(statement)
+    with database.read() as session:
+        return statement(session)
+
+
+@pytest.mark.parametrize("way", ["read", "look"])
+def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, database, way):
+    for _ in range(2):
+        backend = _backend(database, way)
+        databases.query(url, f"SELECT pg_terminate_backend({backend}, 5000)")
+    assert _backend(database, way) != backend
