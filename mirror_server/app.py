@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Request, Response, g, request
 from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.exceptions import HTTPException
+from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -84,13 +85,16 @@ class MirrorApp(Flask):
 
     Args:
         most_blocking_polls: How many polls and streams may each hold a thread at once.
+        metrics: Told of every answer.
     """
 
     session_interface = _NoSessions()
 
-    def __init__(self, most_blocking_polls: int) -> None:
+    def __init__(self, most_blocking_polls: int, metrics: Metrics) -> None:
         super().__init__("mirror_server", static_folder=None)
         self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
+        self._metrics = metrics
+        self.after_request(self._complete_answered)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """No view is a coroutine, so that Flask need not look at each request."""
@@ -140,7 +144,7 @@ class MirrorApp(Flask):
         if not park(deferred):
             deferred.release()
             return _answer_refusal(too_many_polls())
-        request.environ[_PARKED] = True
+        request.environ[_PARKED] = _route(_asked())
         return Response()
 
     def _wait(self, deferred: Deferred) -> Response:
@@ -163,10 +167,31 @@ class MirrorApp(Flask):
             deferred.release()
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        """The answer of a parked request, with the headers of any other."""
-        del environ[_PARKED]
-        with self.request_context(environ):
-            return self.finalize_request(self._answer(deferred))
+        """The answer of a parked request, with the headers of any other.
+
+        Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
+        thousands of polls that one event wakes would take longer than to answer them.
+        """
+        route = environ.pop(_PARKED)
+        try:
+            response = deferred.answer()
+        except Exception as error:  # whatever it is, it becomes an error body
+            with self.request_context(environ):
+                return self.finalize_request(self.handle_user_exception(error))
+        return self._complete(response, environ, route)
+
+    def _complete_answered(self, response: Response) -> Response:
+        asked = _asked()
+        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
+
+    def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
+        """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
+        response.headers[REQUEST_ID_HEADER] = _request_id(environ)
+        seconds = time.perf_counter() - environ[_BEGAN]
+        self._metrics.answered(*route, response.status_code, seconds)
+        if _access_log.isEnabledFor(logging.INFO):
+            _access_log.info("request", extra=_line(response, environ, seconds))
+        return response
 
     def _answer(self, deferred: Deferred) -> Response:
         try:
@@ -177,7 +202,8 @@ class MirrorApp(Flask):
 
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
-    app = MirrorApp(services.settings.max_blocking_polls)
+    metrics = Metrics(services.database, services.log, services.is_on_duty)
+    app = MirrorApp(services.settings.max_blocking_polls, metrics)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
@@ -189,10 +215,8 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(bench.blueprint(services.bench))
     app.register_blueprint(description.blueprint(has_bench=services.bench is not None))
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
-    metrics = Metrics(services.database, services.log, services.is_on_duty)
     app.register_blueprint(operation.blueprint(services.database, metrics))
     app.before_request(lambda: _admit(app, services, gate))
-    app.after_request(lambda response: _finish(response, metrics))
     app.register_error_handler(Refusal, _answer_refusal)
     app.register_error_handler(StorageFailed, _answer_storage_failure)
     app.register_error_handler(TooMuchWaiting, _answer_too_much)
@@ -212,7 +236,7 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
 
     What only another process can answer is passed on to it.
     """
-    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+    asked = _asked()
     if CUT_OFF in asked.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
     view = app.view_functions.get(asked.endpoint or "")
@@ -233,12 +257,22 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
         return None
     if caller is not None:
         raise duty_changed()
-    return pass_on(services.relay, _request_id())
+    return pass_on(services.relay, _request_id(asked.environ))
 
 
-def _request_id() -> str:
+def _asked() -> Request:
+    """The request itself; the proxy looks it up at each use."""
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
+    return asked
+
+
+def _route(asked: Request) -> tuple[str, str]:
+    """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
+    return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
+
+
+def _request_id(environ: WSGIEnvironment) -> str:
     """One id for the request, the client's own if it gave one of our form."""
-    environ = request.environ
     if _REQUEST_ID not in environ:
         given = environ.get(_REQUEST_ID_VARIABLE, "")
         environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
@@ -246,28 +280,14 @@ def _request_id() -> str:
     return identity
 
 
-def _finish(response: Response, metrics: Metrics) -> Response:
-    """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
-    response.headers[REQUEST_ID_HEADER] = _request_id()
-    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
-    if _PARKED not in asked.environ:
-        seconds = time.perf_counter() - asked.environ[_BEGAN]
-        # A path or method that no rule has could be anything, and each would be a metric of its own.
-        matched = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-        metrics.answered(*matched, response.status_code, seconds)
-        if _access_log.isEnabledFor(logging.INFO):
-            _access_log.info("request", extra=_line(response, seconds))
-    return response
-
-
-def _line(response: Response, seconds: float) -> dict[str, Any]:
+def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
     return {
-        "method": request.method,
-        "path": request.path,
+        "method": environ["REQUEST_METHOD"],
+        "path": get_path_info(environ),
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 2),
-        "request_id": _request_id(),
-        **noted(),
+        "request_id": _request_id(environ),
+        **noted(environ),
     }
 
 
@@ -279,7 +299,7 @@ def _answer_refusal(refusal: Refusal) -> Response:
         "type": kind,
         "message": refusal.message,
         "fields": [{"name": name, "message": message} for name, message in refusal.fields],
-        "request_id": _request_id(),
+        "request_id": _request_id(request.environ),
     }
     if refusal.reason is not None:
         body["reason"] = refusal.reason
@@ -322,7 +342,7 @@ def _answer_too_much(failure: TooMuchWaiting) -> Response:
 
 
 def _answer_failure(error: Exception) -> Response:
-    _log.error("request failed", extra={"request_id": _request_id()}, exc_info=error)
+    _log.error("request failed", extra={"request_id": _request_id(request.environ)}, exc_info=error)
     return _answer_refusal(
         Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
     )

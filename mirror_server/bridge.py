@@ -64,10 +64,13 @@ class Bridge:
         self._body_timeout_seconds = body_timeout_seconds
         self._parked_polls = 0
         self._stopping = asyncio.Event()
+        self._parked: set[Callable[[], None]] = set()
 
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
+        for end in list(self._parked):
+            end()
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
@@ -187,22 +190,32 @@ class Bridge:
 
         What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
         """
-        watched = _watch(deferred.future)
-        disconnect: asyncio.Future[Any] = asyncio.ensure_future(_disconnect(receive))
-        stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
+        # Thousands wait here at once: one future for all that may happen, rather than a task for each of them.
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object = None) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        disconnect = loop.create_task(_disconnect(receive))
+        disconnect.add_done_callback(end)
+        timer = loop.call_later(deferred.timeout_seconds, end)
+        self._parked.add(end)
+        if self._stopping.is_set():
+            end()
+        deferred.future.add_done_callback(lambda _: _call(loop, end))
         try:
-            done, _ = await asyncio.wait(
-                [watched, disconnect, stopping],
-                timeout=deferred.timeout_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if stopping in done:
+            await ended
+            gone = disconnect.done()
+            if self._stopping.is_set() and not gone:
                 # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
-                await asyncio.wait([watched], timeout=_LAST_SECONDS)
+                await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         finally:
-            for each in (watched, disconnect, stopping):
-                each.cancel()
-        return disconnect in done
+            self._parked.discard(end)
+            timer.cancel()
+            disconnect.cancel()
+        return gone
 
 
 async def _pieces(download: Download) -> AsyncIterator[bytes]:

@@ -57,7 +57,7 @@ class NotificationLog:
         self._clock = clock
         self._most_bytes = most_bytes
         self._new_uid = new_uid
-        self._waiting: dict[str, list[Future[None]]] = {}
+        self._waiting: dict[str, set[Future[None]]] = {}
         self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class NotificationLog:
         """
         future: Future[None] = Future()
         with self._lock:
-            self._waiting.setdefault(app_id, []).append(future)
+            self._waiting.setdefault(app_id, set()).add(future)
             self._open_polls += is_poll
         future.add_done_callback(lambda done: self._forget(app_id, done, is_poll=is_poll))
         return future
@@ -136,7 +136,7 @@ class NotificationLog:
     def wake(self, app_id: str) -> None:
         """Let those who wait for more look again."""
         with self._lock:
-            waiting = self._waiting.pop(app_id, [])
+            waiting = self._waiting.pop(app_id, set())
         for future in waiting:
             # It may have been cancelled, or its channel deleted, at this moment.
             with suppress(InvalidStateError):
@@ -154,7 +154,7 @@ class NotificationLog:
             self._open_polls -= is_poll
             waiting = self._waiting.get(app_id)
             if waiting and future in waiting:
-                waiting.remove(future)
+                waiting.discard(future)
                 if not waiting:
                     del self._waiting[app_id]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from mirror_server.store.session import Session
+
+T = TypeVar("T")
 
 
 class Colleague(Protocol):
@@ -123,8 +125,8 @@ class Backend(Protocol):
         """A session that sees one state of the database for as long as it is open."""
         ...
 
-    def look(self) -> AbstractContextManager[Session]:
-        """A session for a single statement, which sees one state of the database by itself."""
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """What a single statement gives, without a transaction around it."""
         ...
 
     def purge(self) -> None:

@@ -44,13 +44,13 @@ class Database:
         """
         return self._backend.read()
 
-    def look(self) -> AbstractContextManager[Session]:
-        """A session for a single statement, which costs less than one that sees one state for longer.
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """What a single statement gives, which sees one state of the database without a transaction around it.
 
         Raises:
             StorageFailed: The database cannot be reached.
         """
-        return self._backend.look()
+        return self._backend.look(statement)
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""

@@ -95,6 +95,14 @@ def find(session: Session, device_id: str) -> DeviceRow | None:
     return DeviceRow(*row) if row else None
 
 
+def revision(session: Session, device_id: str) -> int | None:
+    """The number of the last change of a device's object; ``None`` without such a device."""
+    number: int | None = session.scalar(
+        "SELECT revision FROM devices WHERE device_id = :device_id", device_id=device_id
+    )
+    return number
+
+
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
     """The device with this endpoint name."""
     row = session.row(f"SELECT {_DEVICE} FROM devices WHERE endpoint_name = :name", name=endpoint_name)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from alembic.util import CommandError
@@ -37,12 +37,15 @@ from mirror_server.store.neighbours import Neighbours
 from mirror_server.store.session import Cursor, Row, Session
 from mirror_server.store.url import shown
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
 
 _BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -178,23 +181,26 @@ class PostgresBackend:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._ready(_begin_reading)
+        connection = self._begin_reading()
         try:
             yield _Reading(connection)
         finally:
             self._end_reading(connection)
 
-    @contextmanager
-    def look(self) -> Iterator[Session]:
+    def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._ready(Connection.check_idle)
-        try:
-            yield _Reading(connection)
-        finally:
-            if connection.is_usable:
-                self._idle_readers.append(connection)
-            else:
+        with suppress(IndexError):
+            connection = self._idle_readers.pop()
+            try:
+                found = statement(_Reading(connection))
+            except StorageFailed:
+                # It may have broken while it was idle.
                 self._drop(connection)
+            else:
+                self._idle_readers.append(connection)
+                return found
+        with self.read() as session:
+            return statement(session)
 
     def purge(self) -> None:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -257,12 +263,12 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _ready(self, prepare: Callable[[Connection], None]) -> Connection:
-        """A connection that was prepared to read; those that broke while they were idle are dropped."""
+    def _begin_reading(self) -> Connection:
+        """A connection in a transaction; those that broke while they were idle are dropped."""
         while self._idle_readers:
             connection = self._idle_readers.pop()
             with suppress(psycopg.Error):
-                prepare(connection)
+                connection.run(_BEGIN_READING)
                 return connection
             self._drop(connection)
         if time.monotonic() < self._connect_again_at:
@@ -275,7 +281,7 @@ class PostgresBackend:
             raise
         self._readers.add(connection)
         try:
-            prepare(connection)
+            connection.run(_BEGIN_READING)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
@@ -292,10 +298,6 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
-
-
-def _begin_reading(connection: Connection) -> None:
-    connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
 
 
 def _bring_to_newest_schema(url: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from alembic.util import CommandError
 from sqlalchemy.engine import URL
@@ -15,6 +16,8 @@ from mirror_server.store.backend import Write
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.session import Session
+
+T = TypeVar("T")
 
 _BUSY_SECONDS = 10
 
@@ -37,6 +40,14 @@ _DAMAGE = {
     "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
     "the file is damaged": "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
 }
+
+
+class _Reader(Session):
+    """A session that only reads."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.close = connection.close
 
 
 class SqliteBackend:
@@ -62,7 +73,7 @@ class SqliteBackend:
                 f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
             ) from error
         self.writing = Session(self._connection)
-        self._idle_readers: list[sqlite3.Connection] = []
+        self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
     on_duty = True
@@ -101,18 +112,23 @@ class SqliteBackend:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        with self._reader() as connection:
-            connection.execute("BEGIN")
+        session = self._take_reader()
+        try:
+            session.run("BEGIN")
             try:
-                yield Session(connection)
+                yield session
             finally:
-                connection.execute("ROLLBACK")
+                session.run("ROLLBACK")
+        finally:
+            self._idle_readers.append(session)
 
-    @contextmanager
-    def look(self) -> Iterator[Session]:
+    def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        with self._reader() as connection:
-            yield Session(connection)
+        session = self._take_reader()
+        try:
+            return statement(session)
+        finally:
+            self._idle_readers.append(session)
 
     def purge(self) -> None:
         """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
@@ -131,7 +147,7 @@ class SqliteBackend:
         if path.exists():
             raise DatabaseError(f"{path} is there already; name a file that is not")
         try:
-            with closing(sqlite3.connect(path)) as target, self._reader() as source:
+            with closing(sqlite3.connect(path)) as target, closing(self._connect()) as source:
                 source.backup(target)
         except (sqlite3.Error, OSError) as error:
             raise DatabaseError(f"cannot write {path}: {error}") from error
@@ -145,18 +161,14 @@ class SqliteBackend:
             self._idle_readers.pop().close()
         self._connection.close()
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
+    def _take_reader(self) -> _Reader:
+        """A session that only reads, out of those that are idle; there are as many as read at once."""
         try:
-            connection = self._idle_readers.pop()
+            return self._idle_readers.pop()
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-        try:
-            yield connection
-        finally:
-            self._idle_readers.append(connection)
+            return _Reader(connection)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
