@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 
 import pandas as pd
@@ -34,11 +35,15 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(lost, "category"))
 
 
-def read_parquet(file: str | PathLike[str]) -> pd.DataFrame:
+def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """The table that ``frame.to_parquet(file)`` wrote, with its types and ``attrs``.
+
+    Args:
+        file: The file, or the folder of a dataset.
+        columns: Only these columns; ``None`` reads all.
 
     Raises:
         OSError: There is no such file.
         pyarrow.ArrowInvalid: It is no Parquet file.
     """
-    return from_arrow(pq.read_table(file))
+    return from_arrow(pq.read_table(file, columns=None if columns is None else list(columns)))
