@@ -372,8 +372,8 @@ class MirrorClient:
     ) -> SnapshotDataset:
         """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
 
-        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it or,
-        with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame of it.
+        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
+        or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
         Columns, dtypes and what they are based on are those of :meth:`snapshot`, and all rows are of one instant.
 
         It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
