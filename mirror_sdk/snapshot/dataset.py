@@ -76,8 +76,9 @@ class SnapshotDataset:
             raise ValueRefused(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
         self.about = contents.about
         self.files = contents.files
+        self._check(_FIRST, 0)
         for file in self.files:
-            self._check(file)
+            self._check(file.name, file.rows)
 
     def __repr__(self) -> str:
         return f"<SnapshotDataset {self.path}: {self.rows} rows of {self.device_count} devices>"
@@ -126,13 +127,13 @@ class SnapshotDataset:
         """
         return read_parquet(self.path)
 
-    def _check(self, file: DatasetFile) -> None:
+    def _check(self, name: str, rows: int) -> None:
         try:
-            rows = pq.read_metadata(self.path / file.name).num_rows
+            found = pq.read_metadata(self.path / name).num_rows
         except (FileNotFoundError, pa.ArrowInvalid) as exc:
-            raise ValueRefused(f"{self.path} is not whole: {file.name} is missing or cut off; write it anew") from exc
-        if rows != file.rows:
-            raise ValueRefused(f"{self.path} is not whole: {file.name} has {rows} rows instead of {file.rows}")
+            raise ValueRefused(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
+        if found != rows:
+            raise ValueRefused(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
 
 
 class DatasetWriter:

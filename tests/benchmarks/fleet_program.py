@@ -17,10 +17,12 @@ from typing import Any
 
 import httpx
 import pandas as pd
-import pyarrow.parquet  # noqa: F401 - to be loaded is no part of the measurement
+import pyarrow as pa
+import pyarrow.parquet
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.frames.device_batches import joined
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire import device_object
@@ -75,8 +77,10 @@ def snapshot(url: str, key: str) -> pd.DataFrame:
 
 def from_file(path: str, _key: str) -> pd.DataFrame:
     request = SnapshotRequest.of({}, None, None, server="http://localhost")
+    tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
-        return request.frame(read_snapshot(request, {"Content-Type": _ARROW}, file))
+        taken = read_snapshot(request, tables.append, {"Content-Type": _ARROW}, file)
+    return request.frame(taken, joined(tables))
 
 
 WAYS: dict[str, Callable[[str, str], pd.DataFrame]] = {"naive": naive, "snapshot": snapshot, "file": from_file}

