@@ -296,7 +296,7 @@ def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
     if strange or (names and _LIST not in names):
         raise ValueRefused(f"{folder} is not empty, and holds something else than a dataset; give another folder")
     if names and not overwrite:
-        raise ValueRefused(f"{folder} has a dataset already; give another folder, or overwrite=True to replace it")
+        raise ValueRefused(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
 
 
 def _beside(folder: Path, what: str) -> Path:

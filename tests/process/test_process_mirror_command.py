@@ -173,7 +173,7 @@ def test_the_state_of_the_fleet_is_written_into_a_folder(run: Run, light: str, t
     folder = tmp_path / "fleet"
     assert "wrote" in run("snapshot", str(folder), "--dataset", "--path", "/3303/*").stderr
     assert set(read_parquet(folder)["object_id"]) == {3303}
-    assert "overwrite" in run("snapshot", str(folder), "--dataset", status=2).stderr
+    assert "--overwrite" in run("snapshot", str(folder), "--dataset", status=1).stderr
     run("snapshot", str(folder), "--dataset", "--overwrite")
     assert light in read_parquet(folder)["device_id"].tolist()
     assert {3303} < set(read_parquet(folder)["object_id"])
