@@ -32,13 +32,13 @@ def measure(run: Run) -> Iterator[Figure]:
     }
     yield ratio(NAME, "naive loop / snapshot, cold", samples, "naive", "cold snapshot", "s", at_least(30))
     yield median(NAME, "memory of the client / its frame", [cold["frames"] for _, cold in pairs], "x", at_most(3))
-    few = fill(run.folder / "tenth.db", device_count=max(1, run.scale.fleet // 10), resource_count=run.scale.resources)
+    large = fill(run.folder / "large.db", device_count=3 * run.scale.fleet, resource_count=run.scale.resources)
     memory = {
+        "three times the fleet": [first_frame(run, large, "dataset")["megabytes"] for _ in range(rounds)],
         "the fleet": [first_frame(run, filled, "dataset")["megabytes"] for _ in range(rounds)],
-        "a tenth of it": [first_frame(run, few, "dataset")["megabytes"] for _ in range(rounds)],
     }
-    what = "memory of a dataset's writer, the fleet / a tenth of it"
-    yield ratio(NAME, what, memory, "the fleet", "a tenth of it", "MB", at_most(1.5))
+    what = "memory of a dataset's writer, three times the fleet / the fleet"
+    yield ratio(NAME, what, memory, "three times the fleet", "the fleet", "MB", at_most(1.5))
     held = held_frames(run, filled)
     both = {"naive": samples["naive"], "held snapshot": held["snapshot"][:rounds]}
     yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(300))
