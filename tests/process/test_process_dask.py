@@ -78,7 +78,7 @@ def cluster(server: ServerProcess, key: str) -> Iterator[Client]:
     environment = {"API_HOST": "http://127.0.0.1:9", "API_KEY": key}
     with (
         dask.config.set({"distributed.nanny.environ": environment, "distributed.worker.daemon": True}),
-        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None) as workers,
+        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0") as workers,
         Client(workers) as client,
     ):
         assert os.getpid() not in client.run(os.getpid).values()
