@@ -35,21 +35,26 @@ from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.snapshot import Compression
+from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
 
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.dataset import SnapshotDataset
+    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 T = TypeVar("T")
+
+_DEVICES_AT_A_TIME = 100
+"""How many device objects are kept until their rows are made."""
 
 
 class AsyncMirrorClient:
@@ -221,18 +226,52 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        return await self._snapshot_frame(request, await self._take(request))
+        return await self._frame_of(request)
+
+    async def snapshot_dataset(
+        self,
+        folder: str | PathLike[str],
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
+        overwrite: bool = False,
+    ) -> SnapshotDataset:
+        """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
+            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        ) as writer:
+            taken = await self._take(request, writer.add)
+            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
+        return written
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken = await self._take(request)
+            taken, table = await self._take_table(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken = await self._take(request)
-        return await self._snapshot_frame(request, refreshing.merged(frame, request, taken))
+            taken, table = await self._take_table(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+        return found
 
     # Device requests
 
@@ -517,26 +556,36 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
 
-    async def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        for device_id in taken.missing:
-            # Which says so, unless it has come meanwhile.
-            await self.get_directory_device(device_id)
-        return request.frame(taken)
+    async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
+        return request.frame(*await self._take_table(request))
 
-    async def _take(self, request: SnapshotRequest) -> Taken:
+    async def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+        tables: list[pa.Table] = []
+        taken = await self._take(request, tables.append)
+        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+
+    async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+        """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
+        read = partial(reading.read_snapshot, request, keep)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = await self._sender.receive(
-                    request.operation(form), partial(reading.read_snapshot, request)
-                )
+                taken: Taken = await self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
+                for device_id in taken.missing:
+                    # Which says so, unless it has come meanwhile.
+                    await self.get_directory_device(device_id)
                 return taken
-        one_by_one: Taken = reading.taken_one_by_one(request, await self._get_devices(await self._ids_of(request)))
-        return one_by_one
+        return await self._take_one_by_one(request, reading.OneByOne(request, keep))
+
+    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
+        chosen = await self._ids_of(request)
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            parts.add(await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+        return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
         if request.names_devices:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import io
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, BinaryIO, TypeVar
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, BinaryIO, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk._sender import delay_before_next, lost, request_arguments
+from mirror_sdk._sender import BUFFER_BYTES, Body, delay_before_next, lost, request_arguments
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
 
@@ -65,7 +67,9 @@ class AsyncSender:
             return await self._send(operation)
 
     async def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
-        """Send it and have the answer read when it has arrived; see :meth:`mirror_sdk._sender.Sender.receive`.
+        """Send it and have the answer read as it arrives, in a thread; see :meth:`mirror_sdk._sender.Sender.receive`.
+
+        When it is cancelled, the thread has ended before this does.
 
         Raises:
             APIError: The service refused.
@@ -76,17 +80,18 @@ class AsyncSender:
         _require_asyncio()
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
-            body = io.BytesIO()
+            chunks = _Chunks(answer.aiter_bytes(BUFFER_BYTES))
+            body = io.BufferedReader(Body(chunks), BUFFER_BYTES)
+            # Reading takes a while, in which other tasks go on.
+            reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
             try:
-                async for chunk in answer.aiter_bytes():
-                    body.write(chunk)
+                return await asyncio.shield(reading)
             except httpx.RequestError as exc:
                 raise self._lost(operation, exc) from exc
             finally:
+                chunks.stop()
+                await asyncio.wait([reading])
                 await answer.aclose()
-        body.seek(0)
-        # Reading takes a while, in which other tasks go on.
-        return await asyncio.to_thread(read, answer.headers, body)
 
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
         try:
@@ -131,6 +136,40 @@ class AsyncSender:
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure
+
+
+class _Chunks:
+    """What arrives on the loop, for a thread to iterate over; none of it is fetched before it is wanted."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._awaited: concurrent.futures.Future[bytes | None] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        with self._lock:
+            if self._is_stopped:
+                raise concurrent.futures.CancelledError
+            self._awaited = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
+        chunk = self._awaited.result()
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def stop(self) -> None:
+        """Have the thread get an error for what it waits for, and whatever it wants next."""
+        with self._lock:
+            self._is_stopped = True
+            if self._awaited is not None:
+                self._awaited.cancel()
+
+    async def _next(self) -> bytes | None:
+        return await anext(self._chunks, None)
 
 
 def _require_asyncio() -> None:

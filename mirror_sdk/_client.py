@@ -31,28 +31,32 @@ from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.snapshot import Compression
+from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
 
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.dataset import SnapshotDataset
+    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
+_DEVICES_AT_A_TIME = 100
+"""How many are kept until their rows are made."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -348,7 +352,80 @@ class MirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        return self._snapshot_frame(request, self._take(request))
+        return self._frame_of(request)
+
+    def snapshot_dataset(
+        self,
+        folder: str | PathLike[str],
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
+        overwrite: bool = False,
+    ) -> SnapshotDataset:
+        """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
+
+        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
+        or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
+        Columns, dtypes and what they are based on are those of :meth:`snapshot`, and all rows are of one instant.
+
+        It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
+        anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
+
+        Args:
+            folder: Where it is to be: a folder that is not there, or an empty one.
+            devices: As for :meth:`snapshot`, as are the others up to ``compression``.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way.
+            devices_per_file: How many devices a file has at most.
+            overwrite: Whether it may take the place of another dataset. Anything else is never replaced.
+
+        Raises:
+            ConnectionFailed: The answer broke off.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            OSError: The folder cannot be written.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone.
+            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+                is not 1 or more.
+
+        Source: wire.md 7.
+
+        >>> client.snapshot_dataset(folder / "fleet", paths=["/3311/*"])
+        <SnapshotDataset .../fleet: 2 rows of 2 devices>
+        >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
+        ['/3311/0/5851']
+        """
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
+            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        ) as writer:
+            taken = self._take(request, writer.add)
+            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
+        return written
 
     def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -376,11 +453,12 @@ class MirrorClient:
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken = self._take(request)
+            taken, table = self._take_table(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken = self._take(request)
-        return self._snapshot_frame(request, refreshing.merged(frame, request, taken))
+            taken, table = self._take_table(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+        return found
 
     # Device requests
 
@@ -925,24 +1003,40 @@ class MirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return CallbackReader(self._callbacks)
 
-    def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        for device_id in taken.missing:
-            # Which says so, unless it has come meanwhile.
-            self.get_directory_device(device_id)
-        return request.frame(taken)
+    def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
+        return request.frame(*self._take_table(request))
 
-    def _take(self, request: SnapshotRequest) -> Taken:
+    def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+        tables: list[pa.Table] = []
+        taken = self._take(request, tables.append)
+        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+
+    def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+        """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
+        read = partial(reading.read_snapshot, request, keep)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = self._sender.receive(request.operation(form), partial(reading.read_snapshot, request))
+                taken: Taken = self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
+                for device_id in taken.missing:
+                    # Which says so, unless it has come meanwhile.
+                    self.get_directory_device(device_id)
                 return taken
-        one_by_one: Taken = reading.taken_one_by_one(request, self._get_devices(self._ids_of(request)))
-        return one_by_one
+        return self._take_one_by_one(request, reading.OneByOne(request, keep))
+
+    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
+        chosen = self._ids_of(request)
+        with progress_bar(len(chosen), "devices") as bar:
+            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+                with without_progress():
+                    parts.add(self._get_devices(some))
+                bar.update(len(some))
+        return parts.taken()
 
     def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:

@@ -35,7 +35,7 @@ from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody,
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.snapshot import ARROW
+from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
 
 M = TypeVar("M", bound=BaseModel)
@@ -119,6 +119,7 @@ def get_snapshot(
     form: str,
     compression: str,
     changed_after: int | None,
+    attempts: int | None = None,
 ) -> Operation[None]:
     """The fleet snapshot, an answer to be read as it arrives. Source: wire.md 7."""
     params: dict[str, str | int | Sequence[str]] = {**filters, "path": list(paths)}
@@ -126,7 +127,23 @@ def get_snapshot(
         params["compression"] = compression
     if changed_after is not None:
         params["changed_after"] = changed_after
-    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form})
+    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form}, attempts=attempts)
+
+
+def get_device_ranges(filters: Mapping[str, str], devices_per_range: int) -> Operation[DeviceRanges]:
+    """The devices of a selection in ranges of their ids. Source: wire.md 7."""
+    params: dict[str, str | int] = {**filters, "devices_per_range": devices_per_range}
+    return Operation("GET", routes.SNAPSHOT_RANGES, read_json(DeviceRanges.model_validate_json), params=params)
+
+
+def in_range(filters: Mapping[str, str], after: str | None, last: str | None) -> dict[str, str]:
+    """The conditions, and that a device's id follows one id and goes up to another. Source: wire.md 7."""
+    bounded = dict(filters)
+    if after is not None:
+        bounded["id__gt"] = max(after, bounded.get("id__gt", after))
+    if last is not None:
+        bounded["id__lte"] = min(last, bounded.get("id__lte", last))
+    return bounded
 
 
 def next_page_after(page: DevicePage) -> str | None:

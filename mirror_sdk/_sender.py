@@ -16,7 +16,8 @@ from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
 
-_BUFFER_BYTES = 1024 * 1024
+BUFFER_BYTES = 1024 * 1024
+"""Of an answer that is read as it arrives."""
 LONGEST_RETRY_AFTER_SECONDS = 10.0
 """Of what the service asks to wait; a caller learns of a longer time instead."""
 
@@ -68,7 +69,7 @@ class Sender:
         """
         answer = self._repeat(operation, lambda: self._begin(operation))
         try:
-            return read(answer.headers, io.BufferedReader(_Body(answer.iter_bytes()), _BUFFER_BYTES))
+            return read(answer.headers, io.BufferedReader(Body(answer.iter_bytes()), BUFFER_BYTES))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         finally:
@@ -114,7 +115,7 @@ class Sender:
         return failure
 
 
-class _Body(io.RawIOBase):
+class Body(io.RawIOBase):
     """The body of an answer as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

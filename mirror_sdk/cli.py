@@ -347,21 +347,41 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 
 
 @main.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @patterns_option
 @click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only devices in this state.")
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
-def snapshot(file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None) -> None:
-    """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV."""
-    if file.suffix not in {".parquet", ".csv"}:
-        raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv", param_hint="FILE")
+@click.option("--dataset", is_flag=True, help="FILE is a folder, for many Parquet files: a fleet larger than memory.")
+@click.option("--overwrite", is_flag=True, help="With --dataset, put it into the place of another dataset.")
+def snapshot(
+    file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None, dataset: bool, overwrite: bool
+) -> None:
+    """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
+
+    With --dataset FILE is a folder of Parquet files, which are written while the fleet arrives.
+    """
+    if overwrite and not dataset:
+        raise click.BadParameter("goes with --dataset alone; a file is always replaced", param_hint="--overwrite")
+    if not dataset and file.suffix not in {".parquet", ".csv"}:
+        raise click.BadParameter(
+            f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
+        )
+    selection: dict[str, Any] = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
     with MirrorClient.from_env() as client:
-        frame = client.snapshot(paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
+        if dataset:
+            written = client.snapshot_dataset(file, overwrite=overwrite, **selection)
+            _tell_written(written.rows, written.device_count, file)
+            return
+        frame = client.snapshot(**selection)
     if file.suffix == ".csv":
         frame.to_csv(file, index=False)
     else:
         frame.to_parquet(file)
-    click.echo(f"wrote {len(frame)} rows of {frame.attrs['mirror']['devices']} devices into {file}", err=True)
+    _tell_written(len(frame), frame.attrs["mirror"]["devices"], file)
+
+
+def _tell_written(rows: int, device_count: int, file: Path) -> None:
+    click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
 
 
 @main.command()

@@ -24,6 +24,7 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.bool_(): pd.BooleanDtype(),
     pa.string(): pd.StringDtype(),
 }
+_WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
 
 
 def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
@@ -97,6 +98,9 @@ def to_frame(
         ValueRefused: There is no such time zone.
     """
     frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True, self_destruct=uses_up)
+    for name in frame.columns[[has_no_categories(dtype) for dtype in frame.dtypes]]:
+        # Else their kind depends on whether there are some, and two tables could not be put together.
+        frame[name] = frame[name].astype(_WORDS)
     if about:
         frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
@@ -130,6 +134,17 @@ def categories_of(field: pa.Field) -> list[str]:
     """The categories of a column whose categories are fixed; none of any other."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
     return categories.decode().split()
+
+
+def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
+    """The dtype of a category column in which nothing occurs."""
+    categories = categories_of(field)
+    return pd.CategoricalDtype(categories, ordered=field.type.ordered) if categories else _WORDS
+
+
+def has_no_categories(dtype: object) -> bool:
+    """Whether it is the dtype of a category column in which nothing occurs."""
+    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
 
 
 def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:

@@ -98,7 +98,8 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
     [
         (["write", "{light}", LEVEL, "bright"], "VALUE"),
         (["read", "{light}", "3311"], "PATH"),
-        (["snapshot", "state.xlsx"], "FILE"),
+        (["snapshot", "state.xlsx"], "--dataset"),
+        (["snapshot", "state.csv", "--overwrite"], "--overwrite"),
         (["devices", "--state", "asleep"], "--state"),
         (["devices", "--limit", "0"], "--limit"),
     ],
@@ -166,6 +167,16 @@ def test_the_state_of_the_fleet_is_written_into_a_file(run: Run, light: str, tmp
     frame = read_parquet(file) if ending == "parquet" else pd.read_csv(file)
     assert light in frame["device_id"].tolist()
     assert set(frame["object_id"]) == {3303}
+
+
+def test_the_state_of_the_fleet_is_written_into_a_folder(run: Run, light: str, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    assert "wrote" in run("snapshot", str(folder), "--dataset", "--path", "/3303/*").stderr
+    assert set(read_parquet(folder)["object_id"]) == {3303}
+    assert "--overwrite" in run("snapshot", str(folder), "--dataset", status=1).stderr
+    run("snapshot", str(folder), "--dataset", "--overwrite")
+    assert light in read_parquet(folder)["device_id"].tolist()
+    assert {3303} < set(read_parquet(folder)["object_id"])
 
 
 def test_names_are_completed(application: Application, shared_server: ServerProcess, light: str) -> None:
@@ -245,7 +256,14 @@ def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(
     assert words in run("plan", str(wanted), status=2).stderr
 
 
-@pytest.mark.parametrize("arguments", [["snapshot", "{file}/state.csv"], ["record", "{file}/run", "--seconds", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["snapshot", "{file}/state.csv"],
+        ["snapshot", "{file}/fleet", "--dataset"],
+        ["record", "{file}/run", "--seconds", "0"],
+    ],
+)
 def test_what_cannot_be_written_is_told_in_one_line(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     file = tmp_path / "file"
     file.touch()
