@@ -23,7 +23,7 @@ FIGURES = {
     "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
     "fleet": [
         "naive loop / snapshot, cold",
-        "memory of a dataset's writer",
+        "memory of a dataset's writer, three times the fleet / the fleet",
         "snapshot, held / the same bytes from a file",
     ],
     "processes": ["E1, PostgreSQL / SQLite, one process each", "E1, 4 processes / 1", "write, 2 processes / 1"],
