@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -21,6 +22,9 @@ from mirror_server.keys import Scope
 from mirror_server.service.commands import CommandService, Placement
 from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.requests import app_id, note, query_integer, query_text, read_body, require_scope, requires
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
@@ -43,7 +47,9 @@ def blueprint(commands: CommandService) -> Blueprint:
             expiry_seconds=_read_expiry_seconds(body),
             retries=query_integer("retry", low=0, high=MAX_RETRIES),
         )
-        return when_stored(commands.place(placement), _accepted)
+        # The answer is made when there is no request any more to ask for it.
+        environ = request.environ
+        return when_stored(commands.place(placement), lambda async_id: _accepted(environ, async_id))
 
     @routes.get("/v2/device-requests")
     @requires(Scope.READ, Scope.WRITE)
@@ -77,8 +83,8 @@ def _waiting(commands: CommandService, device_id: str | None) -> Response:
     )
 
 
-def _accepted(async_id: str) -> Response:
-    note(async_id=async_id)
+def _accepted(environ: WSGIEnvironment, async_id: str) -> Response:
+    note(environ, async_id=async_id)
     return json_answer({"async-response-id": async_id}, status=202)
 
 
