@@ -11,8 +11,8 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk._sender import delay_before_next, lost, request_arguments
-from mirror_sdk.config import Settings
+from mirror_sdk._sender import delay_before_next, lost, refuse_closed, request_arguments, unsendable
+from mirror_sdk.config import Settings, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class AsyncSender:
     ) -> None:
         self.contact = Contact()
         self._base_url = settings.base_url
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._http = httpx.AsyncClient(
@@ -54,6 +54,7 @@ class AsyncSender:
 
         Raises:
             APIError: The service refused.
+            ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
@@ -69,6 +70,7 @@ class AsyncSender:
 
         Raises:
             APIError: The service refused.
+            ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
@@ -89,6 +91,7 @@ class AsyncSender:
         return await asyncio.to_thread(read, answer.headers, body)
 
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.send(
                 self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
@@ -120,10 +123,13 @@ class AsyncSender:
         return await attempt()
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
+        except httpx.InvalidURL as exc:
+            raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
 

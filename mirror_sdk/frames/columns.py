@@ -115,12 +115,14 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
-def moment(name: str, instant: datetime) -> str:
+def moment(name: str, instant: object) -> str:
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It has no time zone.
+        ValueRefused: It is no time, or has no time zone.
     """
+    if not isinstance(instant, datetime) or pd.isna(instant):
+        raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
     if instant.tzinfo is None:
         raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
     return write_timestamp(instant)

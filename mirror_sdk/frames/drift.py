@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, value_fields
 from mirror_sdk.values import ValueKind
@@ -85,8 +86,8 @@ def drift_frame(
         Opaque values are compared where the state table has its raw columns, and left out otherwise.
 
     Raises:
-        ValueRefused: A tolerance is negative, ``now`` is naive or unknown, ``tz`` is no time zone, or the table lacks
-            a column.
+        ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
+            lacks a column.
 
     Source: specification 2.2 and 3.1.
     """
@@ -168,8 +169,10 @@ def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     given = list(tolerance.values()) if isinstance(tolerance, Mapping) else [tolerance]
-    if relative < 0 or any(one < 0 for one in given):
-        raise ValueRefused("a tolerance is a distance; give 0 or more")
+    for one in (relative, *given):
+        distance = real(one)
+        if distance is None or distance < 0:
+            raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
     if isinstance(tolerance, Mapping):
         absolute = asked["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
     else:
