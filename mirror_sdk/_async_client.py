@@ -66,7 +66,8 @@ class AsyncMirrorClient:
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
 
     Raises:
-        ConfigError: The address or the key cannot be used; at the first request, that there is no asyncio event loop.
+        ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
+            or another one than at the first.
     """
 
     def __init__(

@@ -33,6 +33,7 @@ class AsyncSender:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.contact = Contact()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._base_url = settings.base_url
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
@@ -55,11 +56,11 @@ class AsyncSender:
         Raises:
             APIError: The service refused.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         if operation.hold_seconds:
             return await self._send(operation)
         async with self._turns:
@@ -71,11 +72,11 @@ class AsyncSender:
         Raises:
             APIError: The service refused.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
             body = io.BytesIO()
@@ -89,6 +90,16 @@ class AsyncSender:
         body.seek(0)
         # Reading takes a while, in which other tasks go on.
         return await asyncio.to_thread(read, answer.headers, body)
+
+    def _require_loop(self) -> None:
+        """Make sure that this is the loop that the connections belong to."""
+        loop = _running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise ConfigError(
+                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+            )
 
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
         refuse_closed(self._http)
@@ -134,14 +145,16 @@ class AsyncSender:
         return answer
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        # Under an open request; the system's own words for it would mislead.
+        refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure
 
 
-def _require_asyncio() -> None:
+def _running_loop() -> asyncio.AbstractEventLoop:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigError(
             "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"

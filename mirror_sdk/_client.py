@@ -849,6 +849,7 @@ class MirrorClient:
             ImportError: pandas is not installed.
             NotFound: There is no such device.
             OSError: The folder cannot be written.
+            RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern.

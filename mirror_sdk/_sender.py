@@ -116,6 +116,8 @@ class Sender:
         return answer
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        # Under an open request; the system's own words for it would mislead.
+        refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure

@@ -41,4 +41,4 @@ def read_parquet(file: str | PathLike[str]) -> pd.DataFrame:
         OSError: There is no such file.
         pyarrow.ArrowInvalid: It is no Parquet file.
     """
-    return from_arrow(pq.read_table(file))
+    return from_arrow(pq.read_table(file, page_checksum_verification=True))

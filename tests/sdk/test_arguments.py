@@ -1,5 +1,6 @@
 """What a caller gives that cannot be meant: it is refused before anything is sent, with the name and the cure."""
 
+import asyncio
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -168,6 +169,38 @@ def test_what_was_begun_before_says_so_too(client, device_id):
         with pytest.raises(ClientClosed):
             wait()
     assert "not connected" not in repr(client.status())
+
+
+def test_a_client_that_is_closed_under_an_open_poll_says_so():
+    client = None
+
+    def close_and_break(request):
+        client.close()
+        raise httpx.ReadError("Bad file descriptor", request=request)
+
+    client = MirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
+    with pytest.raises(ClientClosed):
+        client.list_devices()
+
+
+def test_an_asynchronous_client_that_is_closed_under_an_open_poll_says_so():
+    async def use():
+        async def close_and_break(request):
+            await client.aclose()
+            raise httpx.ReadError("closed", request=request)
+
+        client = AsyncMirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
+        with pytest.raises(ClientClosed):
+            await client.list_devices()
+
+    asyncio.run(use())
+
+
+def test_an_asynchronous_client_stays_on_its_loop(mirror):
+    client = AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport)
+    assert asyncio.run(client.list_devices()).ids == []
+    with pytest.raises(ConfigError, match="belongs to another event loop"):
+        asyncio.run(client.list_devices())
 
 
 def test_a_client_is_closed_though_its_transport_is_shared(mirror):
