@@ -51,6 +51,11 @@ class PlacedRequest:
         return self._expectation.answer
 
     @property
+    def received_at(self) -> datetime | None:
+        """When this client received the answer; ``None`` before."""
+        return self._expectation.received_at
+
+    @property
     def default_timeout_seconds(self) -> float:
         """How long a wait lasts by default: until its expiry was told, and a minute at most."""
         if self.expiry_seconds is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import pandas as pd
@@ -74,6 +74,18 @@ def build(
         ValueRefused: There is no such time zone.
     """
     return to_frame(to_table(columns, schema), about, tz=tz)
+
+
+def based_on(
+    device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
+) -> dict[str, object]:
+    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    return {
+        "taken_at": None if taken_at is None else write_timestamp(taken_at),
+        "devices": len({one for one in device_ids if one is not None}),
+        "complete": complete,
+        "server": server,
+    }
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:

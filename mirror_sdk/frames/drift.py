@@ -83,7 +83,9 @@ def drift_frame(
         age             timedelta64[ms]      from ``since`` to ``now``
         ==============  ===================  ===========================================================
 
-        Opaque values are compared where the state table has its raw columns, and left out otherwise.
+        Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
+        under way or has failed is a row where it differs from what is reported. ``attrs["mirror"]`` holds ``taken_at``,
+        the moment of ``age``, and of the state table ``devices``, ``complete`` and ``server``.
 
     Raises:
         ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
@@ -100,7 +102,9 @@ def drift_frame(
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
     columns |= {"kind": kinds, "since": since, "age": instant - since}
     plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
-    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()))
+    about = state.attrs.get("mirror", {})
+    based_on = {name: about[name] for name in ("devices", "complete", "server") if name in about}
+    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()), **based_on)
 
 
 def _plain(value: Any) -> object:
@@ -140,8 +144,8 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     kinds = kinds.mask(succeeded & differs & is_newer & ~opaque, DriftKind.REVERTED.value)
     kinds = kinds.mask(succeeded & comparable & ~same_type & is_newer, DriftKind.TYPE_MISMATCH.value)
     kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
-    kinds = kinds.mask(asked["desired_status"] == "failure", DriftKind.FAILED.value)
-    return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
+    kinds = kinds.mask(differs & (asked["desired_status"] == "failure"), DriftKind.FAILED.value)
+    return kinds.mask(differs & (asked["desired_status"] == "pending"), DriftKind.PENDING.value)
 
 
 def _is_unreadable(asked: pd.DataFrame) -> pd.Series:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import build, moment
+from mirror_sdk.frames.columns import based_on, build, moment
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.recording import files, replay
 from mirror_sdk.recording.audit import Audit, audit
@@ -61,8 +61,9 @@ class Recording:
         table, spans = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: table.column(name).to_pylist() for name in schema.names}
-        complete = _audit(table, spans, duplicates=0).complete
-        return build(columns, schema, tz=tz, complete=complete, server=self._about.server)
+        found = _audit(table, spans, duplicates=0)
+        about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
+        return build(columns, schema, tz=tz, **about)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
