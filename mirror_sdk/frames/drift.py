@@ -84,8 +84,10 @@ def drift_frame(
         ==============  ===================  ===========================================================
 
         Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
-        under way or has failed is a row where it differs from what is reported. ``attrs["mirror"]`` holds ``taken_at``,
-        the moment of ``age``, and of the state table ``devices``, ``complete`` and ``server``.
+        under way is a row in any case, one that has failed where it differs from what is reported.
+
+        ``attrs["mirror"]`` holds ``taken_at``, the moment of ``age``, and of the state table ``devices``, ``complete``
+        and ``server``.
 
     Raises:
         ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
@@ -145,7 +147,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     kinds = kinds.mask(succeeded & comparable & ~same_type & is_newer, DriftKind.TYPE_MISMATCH.value)
     kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
     kinds = kinds.mask(differs & (asked["desired_status"] == "failure"), DriftKind.FAILED.value)
-    return kinds.mask(differs & (asked["desired_status"] == "pending"), DriftKind.PENDING.value)
+    return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
 
 
 def _is_unreadable(asked: pd.DataFrame) -> pd.Series:

@@ -186,7 +186,7 @@ def state_of(*resources, raw=False, taken_at=NOW):
     ("resource", "kind", "since"),
     [
         ((LEVEL, b"40", 0, at(-60), None, None), "pending", at(-60)),
-        ((LEVEL, b"40", 0, at(-60), b"10", at(-5)), "pending", at(-60)),
+        ((LEVEL, b"40", 0, at(-60), b"40", at(-5)), "pending", at(-60)),
         ((LEVEL, b"40", 2, at(-30), b"10", at(-90)), "failed", at(-30)),
         ((LEVEL, b"40", 1, at(-30), b"10", at(-5)), "reverted", at(-5)),
         ((LEVEL, b"40", 1, at(-30), None, None), "never_reported", at(-30)),
@@ -209,7 +209,6 @@ def test_each_kind_of_drift_is_told_with_its_begin(resource, kind, since):
         (LEVEL, b"40", 1, at(-30), b"40", at(-5)),
         (LEVEL, b"40", 1, at(-30), b"40", at(-90)),
         (SWITCH, b"1", 1, at(-30), b"1", at(-5)),
-        (LEVEL, b"40", 0, at(-60), b"40", at(-5)),
         (LEVEL, b"40", 2, at(-30), b"40", at(-90)),
     ],
 )
