@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
+from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._httpx import httpx
@@ -70,7 +71,8 @@ class AsyncMirrorClient:
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
 
     Raises:
-        ConfigError: The address or the key cannot be used; at the first request, that there is no asyncio event loop.
+        ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
+            or another one than at the first.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class AsyncMirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
+        limit = count("limit", limit)
         devices: list[Device] = []
         after: str | None = None
         while limit is None or len(devices) < limit:
@@ -339,7 +342,7 @@ class AsyncMirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
-            payload=None if argument is None else argument.encode(),
+            payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
@@ -374,8 +377,9 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> PythonValue | None:
         """As :meth:`mirror_sdk.MirrorClient.read_value`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return (await request.result(timeout)).python
+        return (await request.result(wait_seconds)).python
 
     async def write_value(
         self,
@@ -389,6 +393,7 @@ class AsyncMirrorClient:
         allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_write(
             device_id,
             path,
@@ -397,7 +402,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
         )
-        await request.result(timeout)
+        await request.result(wait_seconds)
 
     async def execute(
         self,
@@ -409,8 +414,9 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.execute`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
-        await request.result(timeout)
+        await request.result(wait_seconds)
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
@@ -476,7 +482,8 @@ class AsyncMirrorClient:
         ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
         begins at once, so that nothing is missed of what is caused before the ``async for``.
         """
-        return AsyncEvents(self._new_reader(after=after), timeout_seconds=timeout, limit=limit)
+        idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
+        return AsyncEvents(self._new_reader(after=after), timeout_seconds=idle_seconds, limit=most)
 
     async def events_frame(
         self,
@@ -499,6 +506,8 @@ class AsyncMirrorClient:
         device_ids: Collection[str] | None = None,
     ) -> AsyncWatch:
         """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
+        if not callable(callback):
+            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         wants = event_filter(paths, device_ids)
         reader = self._new_reader()
         await reader.go_to_end()
@@ -656,7 +665,7 @@ class AsyncMirrorClient:
         pump: AsyncAnswerPump | None = None,
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
-        identity = async_id or uuid.uuid4().hex
+        identity = uuid.uuid4().hex if async_id is None else async_id
         operation = _operations.place_device_request(
             device_id,
             identity,

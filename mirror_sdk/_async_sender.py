@@ -13,8 +13,16 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk._sender import BUFFER_BYTES, Body, delay_before_next, lost, request_arguments
-from mirror_sdk.config import Settings
+from mirror_sdk._sender import (
+    BUFFER_BYTES,
+    Body,
+    delay_before_next,
+    lost,
+    refuse_closed,
+    request_arguments,
+    unsendable,
+)
+from mirror_sdk.config import Settings, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
@@ -35,8 +43,9 @@ class AsyncSender:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.contact = Contact()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._base_url = settings.base_url
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._http = httpx.AsyncClient(
@@ -56,11 +65,12 @@ class AsyncSender:
 
         Raises:
             APIError: The service refused.
-            ConfigError: There is no asyncio event loop.
+            ClientClosed: It was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         if operation.hold_seconds:
             return await self._send(operation)
         async with self._turns:
@@ -73,11 +83,12 @@ class AsyncSender:
 
         Raises:
             APIError: The service refused.
-            ConfigError: There is no asyncio event loop.
+            ClientClosed: It was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
             chunks = _Chunks(answer.aiter_bytes(BUFFER_BYTES))
@@ -93,7 +104,18 @@ class AsyncSender:
                 await asyncio.wait([reading])
                 await answer.aclose()
 
+    def _require_loop(self) -> None:
+        """Make sure that this is the loop that the connections belong to."""
+        loop = _running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise ConfigError(
+                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+            )
+
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.send(
                 self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
@@ -125,14 +147,19 @@ class AsyncSender:
         return await attempt()
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
+        except httpx.InvalidURL as exc:
+            raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        # Under an open request; the system's own words for it would mislead.
+        refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure
@@ -172,9 +199,9 @@ class _Chunks:
         return await anext(self._chunks, None)
 
 
-def _require_asyncio() -> None:
+def _running_loop() -> asyncio.AbstractEventLoop:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigError(
             "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
+from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
@@ -67,7 +68,8 @@ class MirrorClient:
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
-    A device id or a path that cannot be one is a ``ValueError`` before anything is sent.
+    A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
+    ``TypeError``. After :meth:`close` all that would be sent is refused with :class:`ClientClosed`.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -76,7 +78,7 @@ class MirrorClient:
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
 
     Raises:
-        ConfigError: The address or the key cannot be used.
+        ConfigError: The address, the key or the time-out cannot be used.
     """
 
     def __init__(
@@ -189,7 +191,8 @@ class MirrorClient:
 
         Raises:
             BadRequest: There is no such filter; the message lists the known ones.
-            ValueError: A time in ``filters`` has no zone.
+            ValueError: A time in ``filters`` has no zone, several values are given without ``in``, or ``limit`` is no
+                number.
 
         Source: wire.md 6.
 
@@ -199,7 +202,7 @@ class MirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
-        return DeviceList(islice(self._each_device(conditions, limit), limit))
+        return DeviceList(islice(self._each_device(conditions, limit), count("limit", limit)))
 
     def get_device(self, device_id: str) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
@@ -246,8 +249,8 @@ class MirrorClient:
         What the key may not ask for is left out, or said to be unknown.
 
         Raises:
-            KeyError: The device never introduced this resource; the message lists close paths.
             NotFound: There is no such device.
+            UnknownResource: The device never introduced this resource; the message lists close paths.
 
         Source: specification 2.2, 3.1 to 3.3.
 
@@ -335,7 +338,7 @@ class MirrorClient:
             BadRequest: There is no such filter; the message lists the known ones.
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
             ValueRefused: A pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 7.
@@ -553,7 +556,7 @@ class MirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
-            payload=None if argument is None else argument.encode(),
+            payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
@@ -625,8 +628,9 @@ class MirrorClient:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
+        wait_seconds = optional_seconds("timeout", timeout)
         request = self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return request.result(timeout).python
+        return request.result(wait_seconds).python
 
     def write_value(
         self,
@@ -645,6 +649,7 @@ class MirrorClient:
 
         >>> client.write_value(light, "/3311/0/5850", True)
         """
+        wait_seconds = optional_seconds("timeout", timeout)
         request = self.begin_write(
             device_id,
             path,
@@ -653,7 +658,7 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
         )
-        request.result(timeout)
+        request.result(wait_seconds)
 
     def execute(
         self,
@@ -670,7 +675,8 @@ class MirrorClient:
 
         >>> client.execute(light, "/3/0/4")
         """
-        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(timeout)
+        wait_seconds = optional_seconds("timeout", timeout)
+        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(wait_seconds)
 
     def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> Plan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
@@ -818,6 +824,7 @@ class MirrorClient:
 
         Raises:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
+            ValueRefused: ``timeout`` is no span of time, or ``limit`` no number of events.
 
         Source: specification 6; wire.md 4.
 
@@ -826,10 +833,11 @@ class MirrorClient:
         >>> [(event.path, event.value.python) for event in events]
         [('/3303/0/5700', 21.5)]
         """
+        idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         reader = self._new_reader(after=after)
         if after is None:
             reader.go_to_end()
-        return islice(iterate_events(reader, timeout_seconds=timeout), limit)
+        return islice(iterate_events(reader, timeout_seconds=idle_seconds), most)
 
     def events_frame(
         self,
@@ -877,7 +885,8 @@ class MirrorClient:
             device_ids: Only events of these devices. Gaps and unknown entries are always told.
 
         Raises:
-            TypeError: A single text was given where a list of texts belongs.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            ValueRefused: A pattern is none.
 
         Source: wire.md 4.
 
@@ -885,6 +894,8 @@ class MirrorClient:
         ...     watch.is_running
         True
         """
+        if not callable(callback):
+            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
         self._watches.add(watch)
         return watch
@@ -916,6 +927,7 @@ class MirrorClient:
             ImportError: pandas is not installed.
             NotFound: There is no such device.
             OSError: The folder cannot be written.
+            RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern.
@@ -1110,7 +1122,7 @@ class MirrorClient:
         pump: AnswerPump | None = None,
     ) -> DeviceRequest:
         pump = pump or self._pump
-        identity = async_id or uuid.uuid4().hex
+        identity = uuid.uuid4().hex if async_id is None else async_id
         operation = _operations.place_device_request(
             device_id,
             identity,

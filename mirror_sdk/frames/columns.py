@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import pandas as pd
@@ -77,6 +77,18 @@ def build(
     return to_frame(to_table(columns, schema), about, tz=tz)
 
 
+def based_on(
+    device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
+) -> dict[str, object]:
+    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    return {
+        "taken_at": None if taken_at is None else write_timestamp(taken_at),
+        "devices": len({one for one in device_ids if one is not None}),
+        "complete": complete,
+        "server": server,
+    }
+
+
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
     """The columns as the schema has them."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
@@ -119,12 +131,14 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
-def moment(name: str, instant: datetime) -> str:
+def moment(name: str, instant: object) -> str:
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It has no time zone.
+        ValueRefused: It is no time, or has no time zone.
     """
+    if not isinstance(instant, datetime) or pd.isna(instant):
+        raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
     if instant.tzinfo is None:
         raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
     return write_timestamp(instant)

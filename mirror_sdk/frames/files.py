@@ -49,4 +49,5 @@ def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = N
         OSError: There is no such file.
         pyarrow.ArrowInvalid: It is no Parquet file.
     """
-    return from_arrow(pq.read_table(file, columns=None if columns is None else list(columns)))
+    wanted = None if columns is None else list(columns)
+    return from_arrow(pq.read_table(file, columns=wanted, page_checksum_verification=True))

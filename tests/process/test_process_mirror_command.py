@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
@@ -96,7 +97,10 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["write", "{light}", LEVEL, "bright"], "VALUE"),
+        (["write", "{light}", LEVEL, "bright"], "it takes a whole number"),
+        (["write", "{light}", "/3311/0/5850", "true"], "it takes 0 or 1"),
+        (["get", "{light}", "--path", "3311"], "--path"),
+        (["watch", "--path", "*/5700"], "--path"),
         (["read", "{light}", "3311"], "PATH"),
         (["snapshot", "state.xlsx"], "--dataset"),
         (["snapshot", "state.csv", "--overwrite"], "--overwrite"),
@@ -192,6 +196,42 @@ def test_names_are_completed(application: Application, shared_server: ServerProc
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=False
     )
     assert f"plain,{application.name}" in ended.stdout.split()
+
+
+def complete(words: str, at: int, application: Application, server: ServerProcess) -> list[str]:
+    variables = {"COMP_WORDS": words, "COMP_CWORD": str(at), "_MIRROR_COMPLETE": "bash_complete"}
+    environment = child_environment(API_HOST=server.url, API_KEY=application.key, **variables)
+    program = "from mirror_sdk.cli import main; main(prog_name='mirror')"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return [line.removeprefix("plain,") for line in finished.stdout.split()]
+
+
+def test_the_paths_of_the_device_are_completed(
+    application: Application, shared_server: ServerProcess, light: str
+) -> None:
+    device = application.name
+    assert complete(f"mirror read {device} /33", 3, application, shared_server) == [TEMPERATURE, LEVEL]
+    assert complete(f"mirror write {light} /3311", 3, application, shared_server) == [LEVEL]
+    assert complete("mirror read nobody-there /33", 3, application, shared_server) == []
+
+
+def test_a_value_read_is_shown_to_programs_with_its_type(run: Run, light: str) -> None:
+    assert json.loads(run("read", light, TEMPERATURE, "--json").stdout) == [
+        {"device_id": light, "path": TEMPERATURE, "kind": "number", "value": 21.5}
+    ]
+    assert run("read", light, LEVEL, "--csv").stdout.splitlines()[1] == f"{light},{LEVEL},number,10"
+
+
+def test_examples_of_the_help_stand_on_lines_of_their_own() -> None:
+    for name, command in [("", main), *main.commands.items()]:
+        shown = CliRunner().invoke(main, [name, "--help"] if name else ["--help"]).stdout
+        examples = [line for line in shown.splitlines() if line.startswith("    mirror ")]
+        assert examples, name
+        assert all(name in line for line in examples)
+        assert "\\b" not in shown
+        assert "\b" not in command.get_help(click.Context(command))
 
 
 def test_every_command_has_help_with_its_options() -> None:
