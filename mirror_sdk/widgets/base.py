@@ -115,8 +115,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         >>> from mirror_sdk.widgets import FleetMap
         >>> fleet = FleetMap(client, live=False)
         >>> fleet.close()
-        >>> fleet.children
-        ()
+        >>> print(fleet.comm)
+        None
         """
         live = getattr(self, "_live", None)
         if live is not None:

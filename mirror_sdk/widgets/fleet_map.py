@@ -29,7 +29,7 @@ _WORDS = {
     Condition.GONE: ("∅", "not registered", ""),
     Condition.FINE: ("✓", "all as asked for", "mirror-good"),
 }
-_SHOWN = [("all devices", None), *((f"{_WORDS[one][0]} {_WORDS[one][1]}", one) for one in Condition)]
+_SHOWN = [("all devices", None), *((_WORDS[one][1], one) for one in Condition)]
 NAME_SHOWN = 40
 _FULL = {"width": "auto"}
 
@@ -114,8 +114,12 @@ class FleetMap(MirrorWidget):
     def tile_buttons(self) -> list[widgets.Button]:
         """The tiles that are shown.
 
-        >>> [tile.description for tile in FleetMap(client, live=False).tile_buttons]
-        ['○ light-01\\nnever reported', '○ station-01\\nnever reported']
+        >>> for tile in FleetMap(client, live=False).tile_buttons:
+        ...     print(tile.description)
+        ○ light-01
+        never reported
+        ○ station-01
+        never reported
         """
         return [tile.button for tile in self._tiles if tile.device_id]
 

@@ -114,7 +114,7 @@ def _x(at: datetime, start: datetime, end: datetime) -> float:
 
 def _span(instants: Sequence[datetime]) -> tuple[datetime, datetime]:
     start, end = min(instants, default=datetime.min), max(instants, default=datetime.min)
-    return start, max(end, start + timedelta(seconds=1))
+    return start, max(end, start + timedelta(seconds=4))
 
 
 def _range(numbers: Sequence[float]) -> tuple[float, float]:

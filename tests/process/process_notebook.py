@@ -46,8 +46,12 @@ class Notebook:
         self.page.goto(f"{address}/{place}/{name}.ipynb?token={token}&reset")
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
         # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
-        idle = self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
-        expect(idle).to_be_visible(timeout=START_SECONDS * 1000)
+        if in_lab:
+            expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
+        else:
+            with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
+                wait_until(lambda: _has_idle_kernel(http, name), "a kernel", START_SECONDS)
+            expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
 
     def _write(self, lab: Lab, cells: Sequence[str]) -> str:
@@ -107,6 +111,11 @@ class Notebook:
         """Press keys, one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
+
+
+def _has_idle_kernel(http: httpx.Client, name: str) -> bool:
+    sessions = http.get("/api/sessions").json()
+    return any(name in one["path"] and one["kernel"]["execution_state"] == "idle" for one in sessions)
 
 
 def _answers(http: httpx.Client) -> bool:

