@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
@@ -16,6 +17,7 @@ from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.markup import STYLE, notices
 from mirror_sdk.widgets.models.notices import Notices
 
+SETTLE_SECONDS = 0.1
 _WIDE = {"width": "100%"}
 
 
@@ -53,6 +55,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         if not isinstance(client, MirrorClient):
             raise TypeError(f"a widget takes a MirrorClient, not {type(client).__name__}")
         self.client = client
+        self._is_live = live
+        self._clicked: tuple[float, Callable[[], object]] | None = None
         self._is_rendering = False
         self._rendered = -1
         self._place = None if keep_earlier else _place(type(self).__name__, client)
@@ -85,15 +89,35 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
 
     @property
     def is_running(self) -> bool:
-        """Whether it changes by itself."""
+        """Whether it changes by itself.
+
+        >>> from mirror_sdk.widgets import Explorer
+        >>> Explorer(client, live=False).is_running
+        False
+        """
         return self._live.is_running
 
     def refresh(self) -> None:
-        """Show what changed; a live widget does that by itself some times a second."""
+        """Show what changed; a live widget does that by itself some times a second.
+
+        >>> from mirror_sdk.widgets import EventWatcher
+        >>> watcher = EventWatcher(client, live=False)
+        >>> watcher.model.take(client.events(after=0, timeout=0))
+        >>> watcher.refresh()
+        >>> "light-01" in watcher.table_view.value
+        True
+        """
         self._live.step()
 
     def close(self) -> None:
-        """End it and take it off the page. Harmless when it is closed."""
+        """End it and take it off the page. Harmless when it is closed.
+
+        >>> from mirror_sdk.widgets import FleetMap
+        >>> fleet = FleetMap(client, live=False)
+        >>> fleet.close()
+        >>> print(fleet.comm)
+        None
+        """
         live = getattr(self, "_live", None)
         if live is not None:
             live.stop()
@@ -121,6 +145,13 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         """The same for a field, with its new value."""
         return self.handler(lambda change: action(change["new"]))
 
+    def settle(self, action: Callable[[], object]) -> None:
+        """Do it in a moment: a click may come before the value that was entered ahead of it, on another thread."""
+        if self._is_live:
+            self._clicked = time.monotonic() + SETTLE_SECONDS, action
+        else:
+            action()
+
     @abstractmethod
     def render(self) -> None:
         """Show the model."""
@@ -141,6 +172,9 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
             self.model.version += 1
 
     def _tick(self) -> None:
+        if self._clicked is not None and time.monotonic() >= self._clicked[0]:
+            (_, action), self._clicked = self._clicked, None
+            action()
         self.tick()
         self._is_rendering = True
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ipywidgets as widgets
 
@@ -10,13 +10,14 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
 from mirror_sdk.frames import DriftKind
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.markup import cells, dim, head, heading, status
-from mirror_sdk.widgets.models.explorer_model import ExplorerModel, ResourceRow
+from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN, ExplorerModel, ResourceRow
 from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.wire.directory import Device
 
-_ANY = "any"
-_COLUMNS = ("resource", "reported", "desired", "subscribed")
+_COLUMNS = ("resource", "reported (UTC)", "desired", "subscribed")
+_LINE_PIXELS = 26
 _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
@@ -46,6 +47,10 @@ class Explorer(MirrorWidget):
 
     Raises:
         TypeError: ``client`` is no :class:`MirrorClient`.
+
+    >>> with Explorer(client, light, live=False) as explorer:
+    ...     explorer.model.title
+    'light-01'
     """
 
     def __init__(
@@ -67,7 +72,13 @@ class Explorer(MirrorWidget):
         self.begin(body)
 
     def choose(self, device: str | Device) -> None:
-        """Show this device, given by itself or its id."""
+        """Show this device, given by itself or its id.
+
+        >>> explorer = Explorer(client, light, live=False)
+        >>> explorer.choose(station)
+        >>> explorer.model.title
+        'station-01'
+        """
         self.handler(lambda: self.model.choose(device if isinstance(device, str) else device.id))()
 
     def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
@@ -97,30 +108,42 @@ class Explorer(MirrorWidget):
 
     @property
     def read_buttons(self) -> list[widgets.Button]:
-        """The buttons that read, of the rows that are shown."""
+        """The buttons that read, of the rows that are shown.
+
+        >>> explorer = Explorer(client, station, live=False)
+        >>> explorer.read_buttons[0].click()
+        >>> explorer.model.rows[0].value
+        '21.5'
+        """
         return [row.read_button for row in self._rows if row.path]
 
     @property
     def subscribe_buttons(self) -> list[widgets.Button]:
-        """The buttons that subscribe or end that, of the rows that are shown."""
+        """The buttons that subscribe or end that, of the rows that are shown.
+
+        >>> explorer = Explorer(client, station, live=False)
+        >>> explorer.subscribe_buttons[0].click()
+        >>> client.is_subscribed(station, "/3303/0/5700")
+        True
+        """
         return [row.subscribe_button for row in self._rows if row.path]
 
     def _left(self) -> widgets.Widget:
         model = self.model
         self.search = widgets.Text(description="Search", placeholder="name or id", layout=_FULL, style=_NARROW)
-        self.type_filter = widgets.Dropdown(description="Type", options=[_ANY], layout=_FULL, style=_NARROW)
-        self.state_filter = widgets.Dropdown(description="State", options=[_ANY], layout=_FULL, style=_NARROW)
-        self.devices = widgets.Select(
-            description="Devices", rows=14, layout={"width": "auto", "height": "290px"}, style=_NARROW
-        )
+        self.type_filter = widgets.Combobox(description="Type", placeholder="any", layout=_FULL, style=_NARROW)
+        self.state_filter = Choices("State", lambda state: model.find(state=state), self.handler)
+        self.devices = Choices("Device", model.choose, self.handler, is_list=True)
+        self.device_pager = Pager("devices", model.turn_device_page, self.handler)
+        for button in (self.device_pager.previous, self.device_pager.next):
+            button.layout.width = "86px"
         self.count_view = widgets.HTML(layout=_FULL)
         self.reload_button = widgets.Button(description="Read the directory again", layout=_FULL)
         self.search.observe(self.changed(lambda text: model.find(search=text)), "value")
-        self.type_filter.observe(self.changed(lambda text: model.find(endpoint_type=_wanted(text))), "value")
-        self.state_filter.observe(self.changed(lambda text: model.find(state=_wanted(text))), "value")
-        self.devices.observe(self.changed(model.choose), "value")
+        self.type_filter.observe(self.changed(lambda text: model.find(endpoint_type=text)), "value")
         self.reload_button.on_click(self.handler(lambda _: model.load_devices()))
-        parts = [self.search, self.type_filter, self.state_filter, self.devices, self.count_view, self.reload_button]
+        filters = [self.search, self.type_filter, self.state_filter]
+        parts = [*filters, self.devices, self.device_pager, self.count_view, self.reload_button]
         return widgets.VBox(parts, layout={"flex": "0 1 270px", "min_width": "220px"})
 
     def _right(self) -> widgets.Widget:
@@ -146,17 +169,14 @@ class Explorer(MirrorWidget):
         )
 
     def _render_devices(self) -> None:
-        choices = self.model.choices
-        if tuple(choices) != tuple(self.devices.options):
-            self.devices.options = choices
-        shown = {device_id for _, device_id in choices}
-        self.devices.value = self.model.device_id if self.model.device_id in shown else None
-        for field, view in (("endpoint_type", self.type_filter), ("state", self.state_filter)):
-            options = (_ANY, *self.model.values_of(field))
-            if tuple(view.options) != options:
-                wanted = view.value
-                view.options = options
-                view.value = wanted if wanted in options else _ANY
+        model = self.model
+        self.devices.show(model.choices, [model.device_id])
+        # As high as before a search, so that nothing below moves.
+        self.devices.layout.min_height = f"{min(DEVICES_SHOWN, model.device_count) * _LINE_PIXELS}px"
+        self.device_pager.show(model.device_pages)
+        self.type_filter.options = model.values_of("endpoint_type")
+        states = [("any", ""), *((state, state) for state in model.values_of("state"))]
+        self.state_filter.show(states, [model.state])
         self.count_view.value = status(self.model.devices_text)
 
 
@@ -168,10 +188,15 @@ class _Row:
         self.cells_view = widgets.HTML(layout=_GROWING)
         self.read_button = widgets.Button(description="Read", layout=_READ)
         self.subscribe_button = widgets.Button(layout=_SUBSCRIBE)
-        self.read_button.on_click(explorer.handler(lambda _: explorer.model.read(self.path)))
-        self.subscribe_button.on_click(explorer.handler(lambda _: explorer.model.toggle_subscription(self.path)))
+        self.read_button.on_click(explorer.handler(lambda _: self._press(explorer.model.read)))
+        self.subscribe_button.on_click(explorer.handler(lambda _: self._press(explorer.model.toggle_subscription)))
         buttons = widgets.HBox([self.read_button, self.subscribe_button], layout=_BUTTONS)
         self.view = widgets.HBox([self.cells_view, buttons], layout={"align_items": "center"})
+
+    def _press(self, action: Callable[[str], object]) -> None:
+        # It may be gone from here before the page has heard of it.
+        if self.path:
+            action(self.path)
 
     def show(self, row: ResourceRow | None, device: str) -> None:
         self.path = row.path if row else ""
@@ -194,7 +219,3 @@ def _cells(row: ResourceRow) -> list[tuple[str, str, str]]:
         ("drift", row.drift_text, drift),
         ("subscription", row.subscription, ""),
     ]
-
-
-def _wanted(option: str) -> str:
-    return "" if option == _ANY else option

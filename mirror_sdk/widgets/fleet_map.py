@@ -9,6 +9,7 @@ import ipywidgets as widgets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.markup import bar, heading, status
 from mirror_sdk.widgets.models.fleet_model import (
@@ -28,6 +29,7 @@ _WORDS = {
     Condition.GONE: ("∅", "not registered", ""),
     Condition.FINE: ("✓", "all as asked for", "mirror-good"),
 }
+_SHOWN = [("all devices", None), *((_WORDS[one][1], one) for one in Condition)]
 NAME_SHOWN = 40
 _FULL = {"width": "auto"}
 
@@ -46,6 +48,10 @@ class FleetMap(MirrorWidget):
     Raises:
         TypeError: ``client`` is no :class:`MirrorClient`.
         ValueError: ``stale_after_seconds`` is not above 0.
+
+    >>> with FleetMap(client, live=False) as fleet:
+    ...     fleet.model.counts_text
+    '2 devices · 0 failed writes · 0 drifting values · 0 pending writes · 0 stale values'
     """
 
     def __init__(
@@ -59,7 +65,6 @@ class FleetMap(MirrorWidget):
         super().__init__(client, live=live, keep_earlier=keep_earlier)
         self.model: FleetModel = FleetModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
         self.explorer: Explorer | None = None
-        self._is_live = live
         self._tiles: list[_Tile] = []
         self.model.load()
         self.begin(*self._views())
@@ -87,10 +92,17 @@ class FleetMap(MirrorWidget):
         self.bar_view.value = bar(parts)
         self.title_view.value = heading("Fleet", self.model.counts_text)
         self.empty_view.value = status(self.model.empty_text)
+        self.condition.show(_SHOWN, [self.model.condition])
         self.pager.show(self.model.pages)
 
     def show_device(self, device_id: str) -> None:
-        """Open a device in the explorer below the tiles."""
+        """Open a device in the explorer below the tiles.
+
+        >>> fleet = FleetMap(client, live=False)
+        >>> fleet.show_device(light)
+        >>> fleet.explorer.model.title
+        'light-01'
+        """
         if self.explorer is None or self.explorer.comm is None:
             self.explorer = Explorer(self.client, device_id, live=self._is_live, keep_earlier=True)
             self.explorer_view.children = [self.explorer]
@@ -100,7 +112,15 @@ class FleetMap(MirrorWidget):
 
     @property
     def tile_buttons(self) -> list[widgets.Button]:
-        """The tiles that are shown."""
+        """The tiles that are shown.
+
+        >>> for tile in FleetMap(client, live=False).tile_buttons:
+        ...     print(tile.description)
+        ○ light-01
+        never reported
+        ○ station-01
+        never reported
+        """
         return [tile.button for tile in self._tiles if tile.device_id]
 
     def _views(self) -> list[widgets.Widget]:
@@ -108,13 +128,11 @@ class FleetMap(MirrorWidget):
         self.title_view = widgets.HTML(layout=_FULL)
         self.bar_view = widgets.HTML(layout={"width": "100%"})
         self.search = widgets.Text(description="Search", placeholder="name or id", style={"description_width": "50px"})
-        options = [("all devices", None), *((_WORDS[one][1], one) for one in Condition)]
-        self.condition = widgets.Dropdown(description="Show", options=options, style={"description_width": "50px"})
+        self.condition = Choices("Show", lambda wanted: model.find(model.search, wanted), self.handler)
         self.reload_button = widgets.Button(description="Read again", tooltip="Read the whole fleet again")
-        self.search.observe(self.changed(lambda text: model.find(text, self.condition.value)), "value")
-        self.condition.observe(self.changed(lambda wanted: model.find(self.search.value, wanted)), "value")
+        self.search.observe(self.changed(lambda text: model.find(text, model.condition)), "value")
         self.reload_button.on_click(self.handler(lambda _: model.load()))
-        bar_row = widgets.HBox([self.search, self.condition, self.reload_button], layout={"flex_flow": "row wrap"})
+        bar_row = widgets.HBox([self.search, self.reload_button], layout={"flex_flow": "row wrap"})
         self.tiles_view = widgets.GridBox(
             layout={"grid_template_columns": "repeat(auto-fill, minmax(170px, 1fr))", "grid_gap": "6px"}
         )
@@ -125,6 +143,7 @@ class FleetMap(MirrorWidget):
             self.title_view,
             self.bar_view,
             bar_row,
+            self.condition,
             self.tiles_view,
             self.empty_view,
             self.pager,
@@ -138,7 +157,12 @@ class _Tile:
     def __init__(self, fleet: FleetMap) -> None:
         self.device_id = ""
         self.button = widgets.Button()
-        self.button.on_click(fleet.handler(lambda _: fleet.show_device(self.device_id)))
+        self.button.on_click(fleet.handler(lambda _: self._open(fleet)))
+
+    def _open(self, fleet: FleetMap) -> None:
+        # It may be gone from here before the page has heard of it.
+        if self.device_id:
+            fleet.show_device(self.device_id)
 
     def show(self, summary: DeviceSummary | None) -> None:
         self.device_id = summary.device_id if summary else ""

@@ -14,7 +14,7 @@ from html import escape
 from mirror_sdk.widgets.models.watcher_model import Point, Series
 from mirror_sdk.widgets.theme import LINES
 
-WIDTH, PANEL_HEIGHT, FOOT = 760, 150, 20
+WIDTH, PANEL_HEIGHT, FOOT = 760, 150, 36
 LEFT, RIGHT, TOP = 58, 12, 26
 POINTS_DRAWN = 300
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
@@ -36,7 +36,7 @@ def plot(series: Sequence[Series]) -> str:
         _panel([(number, line) for number, line in drawn if line.unit == unit], unit, row * PANEL_HEIGHT, start, end)
         for row, unit in enumerate(units)
     )
-    times = _times(start, end, height - 5) if drawn else ""
+    times = _times(start, end, height - 21) if drawn else ""
     nothing = "" if drawn else f'<text x="{LEFT}" y="{PANEL_HEIGHT / 2}">No numbers to draw yet.</text>'
     return (
         f'<svg class="mirror-plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(_told(series))}">'
@@ -78,7 +78,7 @@ def _panel(lines: Sequence[tuple[int, Series]], unit: str, top: float, start: da
         f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:.6g}</text>'
         for tick in ticks(low, high)
     )
-    name = f'<text x="{LEFT}" y="{top + 12}">{escape(unit or "no unit")}</text>'
+    name = f'<text x="{LEFT}" y="{top + 12}">{escape(unit or "unit not known")}</text>'
     drawn = "".join(
         _line(number, [(_x(point.at, start, end), y(point.number)) for point in thinned(line.points)])
         for number, line in lines
@@ -104,7 +104,8 @@ def _times(start: datetime, end: datetime, y: float) -> str:
         text = f"{at:%m-%d %H:%M}" if is_long else f"{at:%H:%M:%S}"
         return f'<text x="{_x(at, start, end):.1f}" y="{y}" text-anchor="{anchor}">{text}</text>'
 
-    return "".join(map(label, range(5)))
+    name = f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{y + 16}" text-anchor="middle">time (UTC)</text>'
+    return "".join(map(label, range(5))) + name
 
 
 def _x(at: datetime, start: datetime, end: datetime) -> float:
@@ -113,7 +114,7 @@ def _x(at: datetime, start: datetime, end: datetime) -> float:
 
 def _span(instants: Sequence[datetime]) -> tuple[datetime, datetime]:
     start, end = min(instants, default=datetime.min), max(instants, default=datetime.min)
-    return start, max(end, start + timedelta(seconds=1))
+    return start, max(end, start + timedelta(seconds=4))
 
 
 def _range(numbers: Sequence[float]) -> tuple[float, float]:

@@ -79,6 +79,13 @@ CSS = """
 .mirror-widget .widget-button.mirror-tile.mirror-warn { border-left-color: var(--mirror-warn); }
 .mirror-widget .widget-button.mirror-tile.mirror-note { border-left-color: var(--mirror-note); }
 .mirror-widget .widget-button.mirror-tile.mirror-good { border-left-color: var(--mirror-good); }
+.mirror-choices > .widget-button {
+  height: auto; line-height: 1.3; margin: 0 0 2px; min-height: 24px; overflow: hidden; overflow-wrap: anywhere;
+  padding: 2px 8px; text-align: left; white-space: pre-wrap;
+}
+.mirror-choices > .mirror-chosen {
+  box-shadow: inset 3px 0 0 var(--jp-brand-color1, var(--mirror-note)); font-weight: 600;
+}
 .mirror-widget button:focus-visible, .mirror-widget select:focus-visible, .mirror-widget input:focus-visible {
   outline: 2px solid var(--jp-brand-color1, var(--vscode-focusBorder, Highlight)); outline-offset: 1px;
 }

@@ -13,8 +13,10 @@ import ipywidgets as widgets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.markup import dim, heading, status, table
 from mirror_sdk.widgets.models.watcher_model import EVENTS_KEPT, ROWS_SHOWN, EventRow, WatcherModel
+from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.widgets.plot import plot
 
 if TYPE_CHECKING:
@@ -54,6 +56,10 @@ class EventWatcher(MirrorWidget):
     Raises:
         TypeError: ``client`` is no :class:`MirrorClient`, or a single text was given where a list belongs.
         ValueError: A pattern is not one.
+
+    >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:
+    ...     watcher.model.counts_text
+    '0.0 events/s · 0 events · no gaps'
     """
 
     def __init__(
@@ -79,7 +85,13 @@ class EventWatcher(MirrorWidget):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The events that are kept as an events table; see :func:`mirror_sdk.frames.events_frame`."""
+        """The events that are kept as an events table; see :func:`mirror_sdk.frames.events_frame`.
+
+        >>> watcher = EventWatcher(client, live=False)
+        >>> watcher.model.take(client.events(after=0, timeout=0))
+        >>> watcher.frame["event"].unique().tolist()
+        ['registration']
+        """
         with self._live.lock:
             return self.model.frame
 
@@ -93,6 +105,10 @@ class EventWatcher(MirrorWidget):
             FileExistsError: There is such a file; nothing is overwritten.
             OSError: It cannot be written.
             ValueError: The path is empty.
+
+        >>> watcher = EventWatcher(client, live=False)
+        >>> watcher.save(folder / "seen.parquet").name
+        'seen.parquet'
         """
         with self._live.lock:
             return self.model.save(path)
@@ -106,7 +122,13 @@ class EventWatcher(MirrorWidget):
         self.model.recording.tick()
 
     def close(self) -> None:
-        """End it, with a recording that runs, and take it off the page. Harmless when it is closed."""
+        """End it, with a recording that runs, and take it off the page. Harmless when it is closed.
+
+        >>> watcher = EventWatcher(client, live=False)
+        >>> watcher.close()
+        >>> watcher.is_running
+        False
+        """
         model = getattr(self, "model", None)
         if model is not None:
             model.recording.close()
@@ -172,11 +194,12 @@ class EventWatcher(MirrorWidget):
         self.table_view = widgets.HTML(layout={"width": "100%"})
         self.empty_view = widgets.HTML(layout=_FULL)
         self.plot_view = widgets.HTML(layout={"flex": "1 1 560px", "min_width": "0", "width": "0"})
-        self.plotted = widgets.SelectMultiple(
-            description="Plot", rows=7, layout={"flex": "0 1 320px", "width": "320px"}, style=_STYLE
-        )
-        self.plotted.observe(self.changed(self.model.plot), "value")
-        row = widgets.HBox([self.plot_view, self.plotted], layout={"flex_flow": "row wrap"})
+        self.plotted = Choices("Plot", self.model.toggle_plotted, self.handler, signs=("☑", "☐"), is_list=True)
+        self.series_pager = Pager("series", self.model.turn_series_page, self.handler)
+        for button in (self.series_pager.previous, self.series_pager.next):
+            button.layout.width = "86px"
+        choice = widgets.VBox([self.plotted, self.series_pager], layout={"flex": "0 1 320px", "width": "320px"})
+        row = widgets.HBox([self.plot_view, choice], layout={"flex_flow": "row wrap", "grid_gap": "0 12px"})
         return [self.empty_view, self.table_view, row]
 
     def _file(self) -> widgets.Widget:
@@ -185,13 +208,13 @@ class EventWatcher(MirrorWidget):
             description="Save", tooltip="Write the events that are kept to this file", layout=_BUTTON
         )
         self.saved_view = widgets.HTML(layout=_FULL)
-        self.save_button.on_click(self.handler(lambda _: self._save()))
+        self.save_button.on_click(self.handler(lambda _: self.settle(self._save)))
         self.folder = widgets.Text("recording.parquet", description="Folder", layout=_FIELD, style=_STYLE)
         self.record_button = widgets.Button(
             description="Record", tooltip="Record what is chosen into this folder", layout=_BUTTON
         )
         self.recording_view = widgets.HTML(layout=_FULL)
-        self.record_button.on_click(self.handler(lambda _: self.model.record(self.folder.value.strip())))
+        self.record_button.on_click(self.handler(lambda _: self.settle(self._record)))
         return widgets.VBox(
             [
                 widgets.HBox([self.file, self.save_button, self.saved_view]),
@@ -204,6 +227,9 @@ class EventWatcher(MirrorWidget):
         file = self.model.save(self.file.value.strip())
         self.saved_view.value = status(f"{count:,} events in {file.resolve()}")
 
+    def _record(self) -> None:
+        self.model.record(self.folder.value.strip())
+
     def _render_table(self) -> None:
         model = self.model
         rows = [_cells(row) for row in model.rows]
@@ -214,10 +240,9 @@ class EventWatcher(MirrorWidget):
         self.pause_button.value = model.is_paused
         self.pause_button.description = "Resume" if model.is_paused else "Pause"
         self.follow_button.value = model.is_following
-        listed = model.series_listed
-        if tuple(listed) != tuple(self.plotted.options):
-            self.plotted.options = listed
-        self.plotted.value = model.plotted
+        self.follow_button.description = "✓ Follow" if model.is_following else "Follow"
+        self.plotted.show(model.series_choices, model.drawn)
+        self.series_pager.show(model.series_pages)
 
 
 def _cells(row: EventRow) -> tuple[str, ...]:

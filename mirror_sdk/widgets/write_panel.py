@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ipywidgets as widgets
 import pandas as pd
@@ -21,7 +20,6 @@ from mirror_sdk.widgets.pager import Pager
 from mirror_sdk.widgets.value_field import ValueField
 from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
-SETTLE_SECONDS = 0.1
 _LINE_PIXELS = 28
 _FULL = {"width": "auto"}
 _STYLE = {"description_width": "70px"}
@@ -49,6 +47,10 @@ class WritePanel(MirrorWidget):
     Raises:
         TypeError: ``client`` is no :class:`MirrorClient`.
         ValueRefused: ``devices`` are none, or a limit is too small.
+
+    >>> with WritePanel(client, [light], live=False) as panel:
+    ...     panel.model.devices.text
+    '1 of 1 device picked'
     """
 
     def __init__(
@@ -64,9 +66,7 @@ class WritePanel(MirrorWidget):
         keep_earlier: bool = False,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
-        self._is_live = live
         self._shown: dict[widgets.Widget, object] = {}
-        self._clicked: tuple[float, Callable[[], object]] | None = None
         limits = Limits(expiry_seconds, canary, max_failures, include_offline)
         self.model: WriteModel = WriteModel(client, devices, self._live.run, limits=limits)
         left, right = self._devices(), self._input()
@@ -77,7 +77,15 @@ class WritePanel(MirrorWidget):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the last preview, applied or not; ``None`` before the first."""
+        """The plan of the last preview, applied or not; ``None`` before the first.
+
+        >>> panel = WritePanel(client, [light], live=False)
+        >>> panel.path.value = "/3311/0/5851"
+        >>> panel.field.fields[0].value = 40
+        >>> panel.preview_button.click()
+        >>> len(panel.plan)
+        1
+        """
         with self._live.lock:
             return self.model.plan
 
@@ -86,12 +94,26 @@ class WritePanel(MirrorWidget):
         """The requests table of what was written last, as it stands now; without rows before that.
 
         See :func:`mirror_sdk.frames.requests_frame`.
+
+        >>> panel = WritePanel(client, [light], live=False)
+        >>> panel.path.value = "/3311/0/5850"
+        >>> panel.field.fields[0].value = True
+        >>> panel.preview_button.click()
+        >>> panel.apply_button.click()
+        >>> panel.result["status"].tolist()
+        ['success']
         """
         with self._live.lock:
             return self.model.result
 
     def close(self) -> None:
-        """End it and take it off the page; what it is writing is stopped. Harmless when it is closed."""
+        """End it and take it off the page; what it is writing is stopped. Harmless when it is closed.
+
+        >>> panel = WritePanel(client, [light], live=False)
+        >>> panel.close()
+        >>> panel.is_running
+        False
+        """
         model = getattr(self, "model", None)
         if model is not None:
             model.stop()
@@ -102,10 +124,7 @@ class WritePanel(MirrorWidget):
         self.model.take(events)
 
     def tick(self) -> None:
-        """Do what was clicked, and see how far the writing is."""
-        if self._clicked is not None and time.monotonic() >= self._clicked[0]:
-            (_, action), self._clicked = self._clicked, None
-            action()
+        """See how far the writing is."""
         self.model.tick()
 
     def render(self) -> None:
@@ -118,7 +137,13 @@ class WritePanel(MirrorWidget):
 
     @property
     def device_boxes(self) -> list[widgets.Checkbox]:
-        """The boxes of the devices that are listed."""
+        """The boxes of the devices that are listed.
+
+        >>> panel = WritePanel(client, live=False)
+        >>> panel.device_boxes[0].value = True
+        >>> panel.model.devices.text
+        '1 of 2 devices picked'
+        """
         return [one.box for one in self._boxes if one.device_id]
 
     def _devices(self) -> widgets.Widget:
@@ -168,8 +193,8 @@ class WritePanel(MirrorWidget):
         self.apply_button = _button("Apply", "Write what the preview shows", "190px")
         self.stop_button = _button("Stop", "Send no more; what is on its way stays so", "90px")
         self.undo_button = _button("Undo …", "See the way back from what was written last; nothing is sent", "90px")
-        self.preview_button.on_click(self.handler(lambda _: self._settle(model.preview)))
-        self.apply_button.on_click(self.handler(lambda _: self._settle(model.apply)))
+        self.preview_button.on_click(self.handler(lambda _: self.settle(model.preview)))
+        self.apply_button.on_click(self.handler(lambda _: self.settle(model.apply)))
         self.stop_button.on_click(self.handler(lambda _: model.stop()))
         self.undo_button.on_click(self.handler(lambda _: model.preview_undo()))
         buttons = [self.preview_button, self.apply_button, self.stop_button, self.undo_button]
@@ -182,13 +207,6 @@ class WritePanel(MirrorWidget):
         self.pager = Pager("writes", self.model.turn_page, self.handler)
         style = widgets.HTML(TABLE_STYLE, layout={"display": "none"})
         return [style, self.status_view, self.bar_view, self.table_view, self.pager]
-
-    def _settle(self, action: Callable[[], object]) -> None:
-        """Do it in a moment: a click may come before the value that was entered ahead of it, on another thread."""
-        if self._is_live:
-            self._clicked = time.monotonic() + SETTLE_SECONDS, action
-        else:
-            action()
 
     def _set(self, field: widgets.Widget, value: object) -> None:
         """Have a field show another value than before. Not the same again: what people did may be on its way."""

@@ -23,11 +23,14 @@ class Notebook:
         browser: Shows it.
         cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
         width: Of the page, in pixels.
+        in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
     """
 
     numbers = itertools.count()
 
-    def __init__(self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, width: int = 1400) -> None:
+    def __init__(
+        self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, width: int = 1400, in_lab: bool = True
+    ) -> None:
         address, _, token = lab.find(ADDRESS).groups()
         name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
@@ -39,10 +42,16 @@ class Notebook:
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
-        self.page.goto(f"{address}/lab/workspaces/{name}/tree/{name}.ipynb?token={token}&reset")
+        place = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
+        self.page.goto(f"{address}/{place}/{name}.ipynb?token={token}&reset")
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
         # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
-        expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
+        if in_lab:
+            expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
+        else:
+            with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
+                wait_until(lambda: _has_idle_kernel(http, name), "a kernel", START_SECONDS)
+            expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
 
     def _write(self, lab: Lab, cells: Sequence[str]) -> str:
@@ -81,10 +90,33 @@ class Notebook:
         """Whether this takes what is typed."""
         return bool(locator.evaluate("element => element === document.activeElement"))
 
+    @property
+    def focused(self) -> str:
+        """What has the focus, by its label or its text."""
+        script = (
+            "() => { const element = document.activeElement; const labels = element.labels || [];"
+            " return labels.length ? labels[0].textContent : element.textContent; }"
+        )
+        return str(self.page.evaluate(script)).strip()
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until what has this in its name has the focus."""
+        for _ in range(40):
+            self.keys("Tab")
+            # Not all of a cell, that has it somewhere in it.
+            if name in self.focused and len(self.focused) < 100:
+                return
+        raise AssertionError(f"no Tab leads to {name!r}")
+
     def keys(self, *keys: str) -> None:
         """Press keys, one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
+
+
+def _has_idle_kernel(http: httpx.Client, name: str) -> bool:
+    sessions = http.get("/api/sessions").json()
+    return any(name in one["path"] and one["kernel"]["execution_state"] == "idle" for one in sessions)
 
 
 def _answers(http: httpx.Client) -> bool:

@@ -52,7 +52,7 @@ def resource(widget: Locator, path: str) -> Locator:
 def test_the_explorer_with_mouse_and_keyboard(open_notebook: Any, tmp_path: Path) -> None:
     notebook = open_notebook("add('explored')\nExplorer(client)")
     widget = notebook.widget()
-    widget.get_by_label("Devices").select_option("explored")
+    widget.get_by_role("button", name="○ explored").click()
     row = resource(widget, TEMPERATURE)
     expect(row).to_contain_text("no value yet")
     row.get_by_role("button", name="Read").click()
@@ -61,11 +61,6 @@ def test_the_explorer_with_mouse_and_keyboard(open_notebook: Any, tmp_path: Path
     resource(widget, "/10250/0/1").get_by_role("button", name="Read").click()
     expect(resource(widget, "/10250/0/1")).to_contain_text(NASTY)
 
-    widget.get_by_label("Search").click()
-    notebook.page.keyboard.type("explo")
-    expect(widget.get_by_label("Devices").locator("option")).to_have_count(1)
-    notebook.keys("Tab", "Tab", "Tab")
-    assert notebook.has_focus(widget.get_by_label("Devices"))
     row.get_by_role("button", name="Read").focus()
     notebook.keys("Tab")
     subscribe = row.get_by_role("button", name="Subscribe")
@@ -80,6 +75,38 @@ def test_the_explorer_with_mouse_and_keyboard(open_notebook: Any, tmp_path: Path
     widget.get_by_role("button", name="Dismiss").click()
     expect(widget.get_by_role("alert")).to_have_count(0)
     widget.screenshot(path=tmp_path / "explorer.png")
+    assert notebook.wrong == []
+
+
+def test_the_explorer_with_the_keyboard_alone(open_notebook: Any) -> None:
+    notebook = open_notebook("ids = [add('key-a'), add('key-b'), add('other')]\nExplorer(client)")
+    notebook.wait_for_the_cells()
+    widget = notebook.widget()
+    widget.get_by_label("Search").focus()
+    notebook.page.keyboard.type("key-")
+    expect(widget).to_contain_text("2 of ")
+    notebook.tab_to("Type")
+    notebook.page.keyboard.type("no such")
+    expect(widget).to_contain_text("0 of ")
+    notebook.keys("Control+a", "Delete")
+    expect(widget).to_contain_text("2 of ")
+    notebook.tab_to("registered")
+    notebook.keys("Space")
+    expect(widget.get_by_role("button", name="● registered")).to_be_focused()
+    notebook.tab_to("key-b")
+    notebook.keys("Enter")
+    expect(widget.get_by_role("heading")).to_have_text("key-b")
+    expect(widget.get_by_role("button", name="● key-b")).to_be_focused()
+    notebook.tab_to("Filter")
+    notebook.page.keyboard.type("temper")
+    expect(widget.get_by_role("button", name="Read", exact=True)).to_have_count(1)
+    notebook.tab_to("Read")
+    if notebook.focused == "Read the directory again":
+        notebook.tab_to("Read")
+    notebook.keys("Enter")
+    expect(resource(widget, TEMPERATURE)).to_contain_text("21.5")
+    # JupyterLab took no key for its own.
+    assert notebook.page.locator(".jp-CodeCell").count() == 2
     assert notebook.wrong == []
 
 
@@ -109,6 +136,8 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     expect(table).to_contain_text("77.0")
     expect(widget.get_by_role("img", name=re.compile("watched .* to 77"))).to_be_visible()
 
+    widget.get_by_role("button", name=re.compile("☑ watched")).press("Enter")
+    expect(widget.get_by_role("button", name="Pause")).to_be_visible()
     widget.get_by_role("button", name="Pause").click()
     expect(widget.get_by_role("button", name="Resume")).to_be_visible()
     notebook.run(2)
@@ -170,20 +199,23 @@ def test_a_tile_of_the_fleet_leads_to_the_explorer(open_notebook: Any) -> None:
         "FleetMap(client)"
     )
     widget = notebook.widget()
-    tile = widget.get_by_role("button", name=re.compile("drifting"))
+    tile = widget.locator("button.mirror-tile", has_text="drifting")
     expect(tile.first).to_contain_text("1 drifting")
     assert notebook.page.evaluate("[...document.querySelectorAll('button.mirror-tile')][0].textContent").startswith("≠")
-    widget.get_by_label("Show").select_option("drifting")
+    notebook.wait_for_the_cells()
+    widget.get_by_label("Search").focus()
+    notebook.tab_to("○ drifting")
+    notebook.keys("Enter")
     expect(widget.locator("button.mirror-tile:visible")).to_have_count(1)
-    widget.get_by_label("Show").focus()
-    notebook.keys("Tab", "Tab")
+    expect(widget.get_by_role("button", name="● drifting")).to_be_focused()
+    notebook.tab_to("1 drifting")
     assert notebook.has_focus(tile.first)
     notebook.keys("Enter")
     explorer = widget.locator(".mirror-widget")
     expect(resource(explorer, LEVEL)).to_contain_text("≠ differs")
     expect(explorer.get_by_label("Filter")).to_be_focused()
-    widget.get_by_label("Show").select_option("all devices")
-    widget.get_by_role("button", name=re.compile("onerror")).click()
+    widget.get_by_role("button", name="all devices").click()
+    widget.locator("button.mirror-tile", has_text="onerror").click()
     expect(explorer.get_by_role("heading")).to_have_text(NASTY)
     assert notebook.wrong == []
 
@@ -195,7 +227,7 @@ def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: 
     )
     expect(notebook.cell(2)).to_contain_text("[True]")
     notebook.run(1)
-    expect(notebook.widget().get_by_label("Devices")).to_be_visible()
+    expect(notebook.widget().get_by_label("Search")).to_be_visible()
     notebook.run(2)
     expect(notebook.cell(2)).to_contain_text("[False, True] 1")
     assert notebook.cell(1).locator(".mirror-widget").count() == 1

@@ -53,24 +53,6 @@ def line(panel: Locator, device: str) -> Locator:
     return panel.locator("tbody tr").filter(has=panel.page.get_by_role("rowheader", name=device, exact=True))
 
 
-def focused(notebook: Notebook) -> str:
-    """What has the focus, by its text or its label."""
-    script = (
-        "() => { const element = document.activeElement; const labels = element.labels || [];"
-        " return labels.length ? labels[0].textContent : element.textContent; }"
-    )
-    return str(notebook.page.evaluate(script)).strip()
-
-
-def tab_to(notebook: Notebook, name: str) -> None:
-    """Press Tab until what has this name has the focus."""
-    for _ in range(30):
-        notebook.keys("Tab")
-        if focused(notebook).startswith(name):
-            return
-    raise AssertionError(f"no Tab leads to {name!r}")
-
-
 def test_a_value_is_written_and_another_rejected_with_the_mouse(open_panel: Any, tmp_path: Path) -> None:
     notebook, panel = open_panel(
         "add('mouse-a'); stubborn = add('mouse-b'); bench.set_answer(stubborn, 'reject')\n"
@@ -118,26 +100,26 @@ def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     )
     panel.get_by_label("Search").focus()
     expect(panel).to_contain_text("listed is what key-a has")
-    tab_to(notebook, "key-b")
+    notebook.tab_to("key-b")
     notebook.keys("Space")
     expect(panel).to_contain_text("1 of 2 devices picked")
     notebook.keys("Space")
-    tab_to(notebook, "Path")
+    notebook.tab_to("Path")
     notebook.page.keyboard.type(LEVEL)
     notebook.keys("Enter")
     expect(panel.get_by_label("Value")).to_have_value("10")
-    tab_to(notebook, "Value")
+    notebook.tab_to("Value")
     notebook.keys("Control+a")
     notebook.page.keyboard.type("55")
-    tab_to(notebook, "Preview")
+    notebook.tab_to("Preview")
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 2 to write")
-    assert focused(notebook) == "Preview"
-    tab_to(notebook, "Apply")
+    assert notebook.focused == "Preview"
+    notebook.tab_to("Apply")
     notebook.keys("Space")
     expect(line(panel, "key-a")).to_contain_text("✓ success")
     expect(line(panel, "key-b")).to_contain_text("✗ failure · REJECTED")
-    tab_to(notebook, "Undo")
+    notebook.tab_to("Undo")
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 1 to write")
     assert notebook.wrong == []

@@ -15,21 +15,20 @@ from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
 from mirror_sdk.snapshot.dataset import SnapshotDataset
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk.widgets.base import MirrorWidget
 
+WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
-    Bench,
-    DeviceList,
-    DeviceObject,
-    DeviceRequest,
-    MirrorAccessor,
-    MirrorClient,
-    Plan,
-    PlanReport,
-    Recording,
-    SnapshotDataset,
+    *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
+    *(SnapshotDataset, *WIDGETS, MirrorWidget),
 ]
 MODULES = ["mirror_sdk", "mirror_sdk.object_table", "mirror_sdk.progress", "mirror_sdk.values"]
-WITHOUT = {"DeviceObject.from_wire"}
+WITHOUT = {
+    "DeviceObject.from_wire",
+    *(f"{kind.__name__}.{name}" for kind in [*WIDGETS, MirrorWidget] for name in ("render", "take", "tick")),
+    *(f"MirrorWidget.{name}" for name in ("begin", "changed", "handler", "is_changed", "settle")),
+}
 """What users do not call."""
 STATION = [{"path": "/3303/0/5700", "value": "21.5", "observable": True}]
 LIGHT = [
@@ -73,6 +72,7 @@ def names(mirror, tmp_path):
             "MirrorClient": MirrorClient,
             "Recording": Recording,
             "WebhookReceiver": WebhookReceiver,
+            **{kind.__name__: kind for kind in WIDGETS},
         }
     plt.close("all")
 

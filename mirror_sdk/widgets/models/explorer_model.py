@@ -19,7 +19,7 @@ from mirror_sdk.widgets.models.reload import Reload
 from mirror_sdk.widgets.models.wording import DRIFT_MARKS, count_text, instant_text, value_text
 from mirror_sdk.wire.directory import Device
 
-DEVICES_SHOWN = 200
+DEVICES_SHOWN = 12
 ROWS_SHOWN = 20
 RELOAD_SECONDS = 10.0
 DIRECTORY_RELOAD_SECONDS = 60.0
@@ -77,11 +77,12 @@ class ExplorerModel:
 
     Attributes:
         search: Part of a name or id that devices must have.
-        endpoint_type: Endpoint type devices must have; empty for any.
+        endpoint_type: Endpoint type devices must have, or a part of it where that is none; empty for any.
         state: State devices must have; empty for any.
         resource_search: Part of a path or label that resources must have.
         only_drift: Whether only resources with a drift mark are listed.
         device_id: The chosen device.
+        device_pages: Which part of the devices is listed.
         pages: Which part of the resources is shown.
         notices: What went wrong.
         version: Grows with every change of what is shown.
@@ -96,6 +97,7 @@ class ExplorerModel:
         self.resource_search = ""
         self.only_drift = False
         self.device_id: str | None = None
+        self.device_pages = Pages(DEVICES_SHOWN)
         self.pages = Pages(ROWS_SHOWN)
         self.notices = Notices()
         self.version = 0
@@ -123,31 +125,42 @@ class ExplorerModel:
         for name, wanted in filters.items():
             setattr(self, name, wanted)
         self.pages.index = 0
+        if filters.keys() & {"search", "endpoint_type", "state"}:
+            self.device_pages.index = 0
+        self.version += 1
+
+    def turn_device_page(self, step: int) -> None:
+        """Go on by so many pages of devices, or back."""
+        self.device_pages.index += step
         self.version += 1
 
     @property
     def devices(self) -> list[Device]:
         """The devices that match search and filters, in the order of their names."""
-        found = [device for device in self._devices if self._wants(device)]
+        types = self._wanted_types
+        found = [device for device in self._devices if device.endpoint_type in types and self._wants(device)]
         return sorted(found, key=lambda device: (device.endpoint_name, device.id))
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """What can be chosen, as (text, device id): a bounded number, and the chosen device among them."""
-        shown = self.devices[:DEVICES_SHOWN]
+        """What can be chosen, as (text, device id): the devices of the page."""
         names = [device.endpoint_name for device in self._devices]
-        chosen = [device for device in self._devices if device.id == self.device_id and device not in shown]
         twins = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        return [(_choice_text(device, device.endpoint_name in twins), device.id) for device in [*chosen, *shown]]
+        shown = self.device_pages.cut(self.devices)
+        return [(_choice_text(device, device.endpoint_name in twins), device.id) for device in shown]
+
+    @property
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return len(self._devices)
 
     @property
     def devices_text(self) -> str:
-        """How many devices there are, and how many of them are listed."""
+        """How many devices there are, and how many of them match."""
         if self._listing.is_running and not self._devices:
             return "reading the directory …"
         found, every = len(self.devices), len(self._devices)
-        text = count_text(every, "device") if found == every else f"{found:,} of {count_text(every, 'device')}"
-        return f"{text}, the first {DEVICES_SHOWN} listed: narrow the search" if found > DEVICES_SHOWN else text
+        return count_text(every, "device") if found == every else f"{found:,} of {count_text(every, 'device')}"
 
     def values_of(self, field: str) -> list[str]:
         """The values a directory field (``endpoint_type``, ``state``) has, sorted."""
@@ -257,13 +270,17 @@ class ExplorerModel:
         if self._listing.is_due:
             self.load_devices()
 
+    @property
+    def _wanted_types(self) -> set[str | None]:
+        """The one that is meant, or all that have it in their name."""
+        wanted = self.endpoint_type.strip().casefold()
+        known = {device.endpoint_type for device in self._devices}
+        same = {one for one in known if wanted and (one or "").casefold() == wanted}
+        return same or {one for one in known if wanted in (one or "").casefold()}
+
     def _wants(self, device: Device) -> bool:
         text = f"{device.endpoint_name}\n{device.id}".casefold()
-        return (
-            self.search.strip().casefold() in text
-            and self.endpoint_type in ("", device.endpoint_type)
-            and self.state in ("", device.state)
-        )
+        return self.search.strip().casefold() in text and self.state in ("", device.state)
 
     def _took_devices(self, number: int, devices: DeviceList) -> None:
         if self._listing.end(number):

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+import pandas as pd
+
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.device import DeviceList, DeviceObject, Resource
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.frames import DriftKind, drift_frame, state_frame
+from mirror_sdk.frames import DriftKind, drift_frame
+from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.pages import Pages
@@ -22,7 +24,8 @@ from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.wire.directory import Device
 
 TILES_SHOWN = 48
-DEVICES_IN_A_LOOK = 200
+DEVICES_IN_A_LOOK = 100
+"""As many as can be named in one request."""
 RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 DEFAULT_STALE_AFTER_SECONDS = 3600.0
@@ -46,6 +49,7 @@ class Condition(StrEnum):
 
 
 _ORDER = list(Condition)
+_DRIFTING = set(DriftKind) - {DriftKind.FAILED, DriftKind.PENDING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,18 @@ class DeviceSummary:
         return [(self.last_reported_at is None, "never reported"), (not self.is_registered, "not registered")]
 
 
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What one reading of the fleet gave."""
+
+    directory: dict[str, Device]
+    summaries: dict[str, DeviceSummary]
+
+
 class FleetModel:
-    """The whole fleet at a glance, worst first. It is read in parts, each shown as it comes.
+    """The whole fleet at a glance, worst first.
+
+    It is read by snapshots, one request each; a service that has none is asked for one device after another.
 
     Args:
         client: The mirror.
@@ -159,12 +173,12 @@ class FleetModel:
         self._changed: set[str] = set()
 
     def load(self) -> None:
-        """Read the directory and then every device, part by part."""
+        """Read the directory and the whole fleet."""
         number = self._loading.begin()
         self._run(
-            self._client.list_devices,
-            lambda devices: self._took_directory(number, devices),
-            lambda error: self._failed(number, "Reading the directory", error),
+            lambda: _read_fleet(self._client, self._stale_after),
+            lambda fleet: self._took_fleet(number, fleet),
+            lambda error: self._failed(number, error),
         )
 
     def find(self, search: str, condition: Condition | None) -> None:
@@ -201,10 +215,7 @@ class FleetModel:
     def counts_text(self) -> str:
         """What the whole fleet has, in words; values and writes are counted, not devices."""
         summaries = self._summaries.values()
-        every = len(self._directory)
-        parts = [count_text(every, "device")]
-        if len(summaries) < every:
-            parts = [f"{len(summaries):,} of {count_text(every, 'device')} read"]
+        parts = [count_text(len(self._directory), "device")]
         parts += [
             count_text(sum(one.failed for one in summaries), "failed write"),
             count_text(sum(one.drifting for one in summaries), "drifting value"),
@@ -242,9 +253,7 @@ class FleetModel:
         if self._loading.is_due:
             self.load()
         elif self._looking.is_due and not self._loading.is_running and self._changed:
-            part = [self._changed.pop() for _ in range(min(DEVICES_IN_A_LOOK, len(self._changed)))]
-            number = self._looking.begin()
-            self._look(part, lambda: self._looking.end(number), lambda error: self._missed(number, part, error))
+            self._look([self._changed.pop() for _ in range(min(DEVICES_IN_A_LOOK, len(self._changed)))])
 
     @property
     def _found(self) -> list[DeviceSummary]:
@@ -262,94 +271,82 @@ class FleetModel:
         found = sorted(self._summaries.values(), key=lambda one: (_ORDER.index(one.worst), one.name, one.device_id))
         self._ranked = [one.device_id for one in found]
 
-    def _took_directory(self, number: int, devices: DeviceList) -> None:
-        self._directory = {device.id: device for device in devices}
-        self._summaries = {key: one for key, one in self._summaries.items() if key in self._directory}
-        self._changed.clear()
-        self.version += 1
-        self._look_on(number, list(self._directory))
-
-    def _look_on(self, number: int, device_ids: Sequence[str]) -> None:
-        """Read the next part of the fleet, and then the rest."""
-        self._rank()
-        if not device_ids:
-            self._loading.end(number)
+    def _took_fleet(self, number: int, fleet: _Fleet) -> None:
+        if self._loading.end(number):
+            self._directory, self._summaries = fleet.directory, fleet.summaries
+            self._changed.clear()
+            self._rank()
             self.notices.clear("fleet")
             self.version += 1
-            return
-        part, rest = device_ids[:DEVICES_IN_A_LOOK], device_ids[DEVICES_IN_A_LOOK:]
-        self._look(
-            part,
-            lambda: self._look_on(number, rest),
-            lambda error: self._failed(number, "Reading the fleet", error),
+
+    def _look(self, device_ids: Sequence[str]) -> None:
+        """Look at these devices again; those the directory did not list come with its next reading."""
+        devices = {device_id: self._directory[device_id] for device_id in device_ids if device_id in self._directory}
+        number = self._looking.begin()
+        self._run(
+            lambda: _summarise(_states(self._client, list(devices)), devices, self._stale_after) if devices else {},
+            lambda summaries: self._looked(number, summaries),
+            lambda error: self._missed(number, device_ids, error),
         )
 
-    def _look(self, device_ids: Sequence[str], then: Callable[[], object], failed: Callable[[Exception], None]) -> None:
-        directory = [self._directory[device_id] for device_id in device_ids if device_id in self._directory]
-
-        def took(summaries: Mapping[str, DeviceSummary]) -> None:
-            self._summaries |= summaries
-            self.version += 1
-            then()
-
-        self._run(lambda: _summarise(self._client, directory, self._stale_after), took, failed)
+    def _looked(self, number: int, summaries: Mapping[str, DeviceSummary]) -> None:
+        self._looking.end(number)
+        self._summaries = {**self._summaries, **summaries}
+        self.version += 1
 
     def _missed(self, number: int, device_ids: Iterable[str], error: Exception) -> None:
         self._looking.end(number)
+        if isinstance(error, NotFound):
+            # One of them is gone, and the directory knows which.
+            self._loading.within(0)
+            return
         self._changed |= set(device_ids)
         self.notices.put("fleet", "Reading devices again", error)
         self.version += 1
 
-    def _failed(self, number: int, what: str, error: Exception) -> None:
-        self._loading.end(number)
-        self.notices.put("fleet", what, error)
-        self.version += 1
+    def _failed(self, number: int, error: Exception) -> None:
+        if self._loading.end(number):
+            self.notices.put("fleet", "Reading the fleet", error)
+            self.version += 1
 
 
-def _summarise(client: MirrorClient, devices: Iterable[Device], stale_after: timedelta) -> dict[str, DeviceSummary]:
-    """Look at each device in the mirror; one that is gone by now is left out."""
-    objects: dict[str, DeviceObject] = {}
-    known = {device.id: device for device in devices}
-    for device_id in known:
-        try:
-            objects[device_id] = client.get_device(device_id)
-        except NotFound:
-            continue
-    kinds = _drift_by_device(list(objects.values()))
-    return {key: _summary(known[key], one, kinds.get(key, Counter()), stale_after) for key, one in objects.items()}
+def _read_fleet(client: MirrorClient, stale_after: timedelta) -> _Fleet:
+    directory = {device.id: device for device in client.list_devices()}
+    return _Fleet(directory, _summarise(_states(client), directory, stale_after))
 
 
-def _drift_by_device(objects: Sequence[DeviceObject]) -> dict[str, Counter[DriftKind]]:
-    if not objects:
-        return {}
-    state = state_frame(objects, raw=True, taken_at=min(one.created_at for one in objects))
+def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd.DataFrame:
+    # The widget says that it reads; a bar would come into the output of some cell.
+    with without_progress():
+        return client.snapshot(device_ids, raw=True)
+
+
+def _summarise(state: pd.DataFrame, devices: Mapping[str, Device], stale_after: timedelta) -> dict[str, DeviceSummary]:
+    """Each of the devices in numbers. A value is old where its device said so, or said nothing and it is too old."""
+    kinds = _drift_by_device(state)
+    resources = Counter(state["device_id"])
+    holds_until = state["fresh_until"].fillna(state["reported_at"] + stale_after)
+    stale = Counter(state["device_id"][holds_until < pd.Timestamp(state.attrs["mirror"]["taken_at"])])
+    reported = state.dropna(subset=["reported_at"]).groupby("device_id", observed=True)["reported_at"].max()
+    last = {str(device_id): at.to_pydatetime() for device_id, at in reported.items()}
+    return {
+        device_id: DeviceSummary(
+            device_id=device_id,
+            name=device.endpoint_name,
+            is_registered=device.state == "registered",
+            resources=resources[device_id],
+            failed=kinds[device_id, DriftKind.FAILED],
+            pending=kinds[device_id, DriftKind.PENDING],
+            drifting=sum(kinds[device_id, kind] for kind in _DRIFTING),
+            stale=stale[device_id],
+            last_reported_at=last.get(device_id),
+        )
+        for device_id, device in devices.items()
+    }
+
+
+def _drift_by_device(state: pd.DataFrame) -> Counter[tuple[str, DriftKind]]:
     drift = drift_frame(state)
-    kinds: dict[str, Counter[DriftKind]] = {}
-    for device_id, kind in zip(drift["device_id"], drift["kind"], strict=True):
-        kinds.setdefault(str(device_id), Counter())[DriftKind(kind)] += 1
-    return kinds
-
-
-def _summary(
-    device: Device, mirrored: DeviceObject, kinds: Counter[DriftKind], stale_after: timedelta
-) -> DeviceSummary:
-    resources = mirrored.resources.values()
-    return DeviceSummary(
-        device_id=device.id,
-        name=device.endpoint_name,
-        is_registered=device.state == "registered",
-        resources=len(mirrored),
-        failed=kinds[DriftKind.FAILED],
-        pending=kinds[DriftKind.PENDING],
-        drifting=sum(kinds.values()) - kinds[DriftKind.FAILED] - kinds[DriftKind.PENDING],
-        stale=sum(_is_stale(resource, mirrored.created_at, stale_after) for resource in resources),
-        last_reported_at=mirrored.last_reported_at,
+    return Counter(
+        (str(device_id), DriftKind(kind)) for device_id, kind in zip(drift["device_id"], drift["kind"], strict=True)
     )
-
-
-def _is_stale(resource: Resource, now: datetime, stale_after: timedelta) -> bool:
-    """Whether a value is older than its device said it holds, or than it may be where the device said nothing."""
-    reported = resource.reported
-    if reported is None or reported.reported_at is None:
-        return False
-    return (reported.expires_at or reported.reported_at + stale_after) < now

@@ -19,6 +19,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.notices import Notices
+from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.wording import count_text, value_text
 from mirror_sdk.wire.paths import check_pattern
@@ -30,6 +31,7 @@ EVENTS_KEPT = 10_000
 ROWS_SHOWN = 12
 SERIES_PLOTTED = 4
 SERIES_LISTED = 100
+SERIES_SHOWN = 6
 RATE_SECONDS = 10
 LARGEST_PLOTTED = 1e100
 
@@ -116,6 +118,7 @@ class WatcherModel:
         recording: The recording of what is chosen.
         version: Grows with every change of what is shown.
         plotted: The series chosen for the plot; with none, the first that bring numbers.
+        series_pages: Which part of what can be plotted is listed.
         total: How many events came since the beginning or since they were cleared.
         gaps: How many losses the service told of.
         lost: How many events those losses hold, as far as their number is known.
@@ -142,6 +145,7 @@ class WatcherModel:
         self._rate = _Rate(clock)
         self._units: dict[SeriesKey, str] = {}
         self.plotted: tuple[SeriesKey, ...] = ()
+        self.series_pages = Pages(SERIES_SHOWN)
         self._frozen: tuple[Event, ...] | None = None
         self._total_at_pause = 0
         self._anchor: int | None = None
@@ -246,6 +250,16 @@ class WatcherModel:
         self.plotted = tuple(keys)[:SERIES_PLOTTED]
         self.version += 1
 
+    def toggle_plotted(self, key: SeriesKey) -> None:
+        """Draw this series too, in place of the first where there are as many as can be; or no longer."""
+        drawn = [one for one in self.drawn if one != key]
+        self.plot(drawn if key in self.drawn else [*drawn, key][-SERIES_PLOTTED:])
+
+    def turn_series_page(self, step: int) -> None:
+        """Go on by so many pages of series, or back."""
+        self.series_pages.index += step
+        self.version += 1
+
     def dismiss(self) -> None:
         """The notices were read."""
         self.notices.dismiss()
@@ -268,10 +282,19 @@ class WatcherModel:
         return [(self._series_name(key), key) for key in self._units]
 
     @property
+    def series_choices(self) -> Sequence[tuple[str, SeriesKey]]:
+        """Those of the page."""
+        return self.series_pages.cut(self.series_listed)
+
+    @property
+    def drawn(self) -> tuple[SeriesKey, ...]:
+        """The series of the plot: those chosen, or the first that bring numbers."""
+        return self.plotted or tuple(self._units)[:SERIES_PLOTTED]
+
+    @property
     def series(self) -> list[Series]:
         """The lines of the plot, of numbers and booleans (as 0 and 1), in the order of time."""
-        wanted = self.plotted or tuple(self._units)[:SERIES_PLOTTED]
-        points: dict[SeriesKey, list[Point]] = {key: [] for key in wanted}
+        points: dict[SeriesKey, list[Point]] = {key: [] for key in self.drawn}
         for event in self._shown:
             number = _number(event)
             line = points.get(SeriesKey(event.device_id or "", event.path or ""))

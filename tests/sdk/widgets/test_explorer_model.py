@@ -47,7 +47,7 @@ def test_search_and_filters_narrow_the_devices_and_send_nothing(model, bench, tr
 
 def test_a_device_that_no_filter_matches_stays_chosen(model, device_id):
     model.find(search="nothing like it")
-    assert [chosen for _, chosen in model.choices] == [device_id]
+    assert (model.choices, model.device_id, model.title) == ([], device_id, "sensor-1")
 
 
 def test_devices_of_one_name_are_told_apart_by_their_ids(client, bench):
@@ -65,7 +65,21 @@ def test_of_many_devices_a_bounded_number_is_listed(model):
     first = model.devices[0]
     model._devices = [first.model_copy(update={"id": f"{n:04}", "endpoint_name": f"d{n:04}"}) for n in range(5000)]
     assert len(model.choices) == DEVICES_SHOWN
-    assert model.devices_text == "5,000 devices, the first 200 listed: narrow the search"
+    assert model.devices_text == "5,000 devices"
+    model.turn_device_page(9999)
+    assert model.choices[-1] == ("d4999", "4999")
+    model.find(search="d0")
+    assert model.choices[0] == ("d0000", "0000")
+
+
+def test_a_type_is_found_by_its_name_or_a_part_of_names(model, bench):
+    for kind in ("LightStrip", "Sensor"):
+        bench.add_device(kind, endpoint_type=kind)
+    model.load_devices()
+    model.find(endpoint_type="ligh")
+    assert [device.endpoint_type for device in model.devices] == ["LightStrip", "Light"]
+    model.find(endpoint_type=" light ")
+    assert [device.endpoint_type for device in model.devices] == ["Light"]
 
 
 def test_a_read_brings_value_unit_and_time(model):

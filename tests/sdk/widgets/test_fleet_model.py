@@ -8,6 +8,7 @@ from mirror_sdk import Event, EventKind
 from mirror_sdk.widgets.models.fleet_model import DEVICES_IN_A_LOOK, TILES_SHOWN, Condition, FleetModel
 
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
+SNAPSHOT = "GET /v3/device-echo"
 RESOURCES = [
     {"path": TEMPERATURE, "value": "21.5", "observable": True},
     {"path": SWITCH, "value": "0", "writable": True},
@@ -86,7 +87,8 @@ def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, ben
     assert transport.requests == []
     seconds.now += 1.1
     model.tick()
-    assert transport.requests == [f"GET /v3/devices/{ids[1]}/echo"]
+    (request,) = transport.requests
+    assert request == SNAPSHOT
     assert shown(model)["b"] == "all as asked for"
 
 
@@ -129,22 +131,44 @@ def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
     assert list(shown(model)) == ["new"]
 
 
-def test_a_large_fleet_is_read_in_parts_and_shown_in_pages(client, bench, later):
-    model = FleetModel(client, later)
-    for number in range(DEVICES_IN_A_LOOK + 1):
+def test_a_large_fleet_is_read_by_two_requests_and_shown_in_pages(model, bench, transport):
+    for number in range(250):
         bench.add_device(f"device-{number:04}")
+    transport.requests.clear()
     model.load()
-    later.make()
-    later.make()
-    assert model.counts_text.startswith(f"{DEVICES_IN_A_LOOK} of {DEVICES_IN_A_LOOK + 1} devices read")
+    assert transport.requests == ["GET /v3/devices", SNAPSHOT]
+    assert model.counts_text.startswith("250 devices · ")
     assert len(model.tiles) == TILES_SHOWN
-    later.make_all()
-    assert model.counts_text.startswith(f"{DEVICES_IN_A_LOOK + 1} devices · ")
     model.turn_page(99)
-    assert len(model.tiles) == (DEVICES_IN_A_LOOK + 1) % TILES_SHOWN
+    assert len(model.tiles) == 250 % TILES_SHOWN
+
+
+def test_many_devices_that_events_are_about_are_looked_at_in_parts(model, bench, seconds, transport):
+    ids = [bench.add_device(f"device-{number:04}") for number in range(DEVICES_IN_A_LOOK + 1)]
+    model.load()
+    transport.requests.clear()
+    model.take([event(EventKind.OBSERVATION, device_id) for device_id in ids])
+    seconds.now += 1.1
+    model.tick()
+    assert transport.requests == [SNAPSHOT]
+    assert len(model._changed) == 1
 
 
 def test_a_fleet_that_cannot_be_read_is_told(model, client):
     client.close()
     model.load()
-    assert model.notices.texts[0].startswith("Reading the directory: ")
+    assert model.notices.texts[0].startswith("Reading the fleet: ")
+
+
+def test_a_device_that_is_gone_has_the_directory_read_again(model, client, bench, seconds, monkeypatch):
+    ids = [add(bench, name) for name in ("a", "b")]
+    model.load()
+    listed = client.list_devices()
+    monkeypatch.setattr(client, "list_devices", lambda: [device for device in listed if device.id == ids[0]])
+    model._directory = model._directory | {"no-such": listed[1].model_copy(update={"id": "no-such"})}
+    model.take([event(EventKind.OBSERVATION, "no-such")])
+    for _ in range(2):
+        seconds.now += 1.1
+        model.tick()
+    assert list(shown(model)) == ["a"]
+    assert model.notices.texts == []

@@ -8,13 +8,15 @@ from types import SimpleNamespace
 
 import ipywidgets
 import pytest
-from patience import until
+from patience import PAUSE, until
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk.widgets.base import SETTLE_SECONDS
+from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
@@ -41,6 +43,10 @@ def button(buttons, path):
 
 def cells(explorer, path):
     return next(row.cells_view.value for row in explorer._rows if row.path == path)
+
+
+def options(choices):
+    return [button.description for button in choices.buttons]
 
 
 def all_html(widget):
@@ -93,7 +99,7 @@ def test_importing_the_models_imports_no_ipywidgets():
 
 def test_the_explorer_reads_and_subscribes_from_the_row(widget, client, device_id):
     explorer = widget(Explorer)
-    explorer.devices.value = device_id
+    explorer.devices.buttons[0].click()
     assert "sensor-1" in explorer.title_view.value
     button(explorer.read_buttons, TEMPERATURE).click()
     assert "21.5" in cells(explorer, TEMPERATURE)
@@ -121,7 +127,7 @@ def test_fields_send_nothing(widget, device_id, transport):
     transport.requests.clear()
     explorer.search.value = "sens"
     explorer.type_filter.value = "Light"
-    explorer.state_filter.value = "registered"
+    explorer.state_filter.buttons[1].click()
     explorer.resource_search.value = "temp"
     explorer.only_drift.value = True
     watcher.devices.value = "sensor-1"
@@ -131,7 +137,7 @@ def test_fields_send_nothing(widget, device_id, transport):
     watcher.file.value = "elsewhere.parquet"
     watcher.folder.value = "elsewhere"
     fleet.search.value = "sensor"
-    fleet.condition.value = fleet.condition.options[1][1]
+    fleet.condition.buttons[1].click()
     assert transport.requests == []
     assert explorer.model.search == "sens"
 
@@ -139,13 +145,38 @@ def test_fields_send_nothing(widget, device_id, transport):
 def test_the_explorer_finds_devices_by_its_fields(widget, bench, device_id):
     bench.add_device("thermometer", endpoint_type="Sensor")
     explorer = widget(Explorer)
-    assert [text for text, _ in explorer.devices.options] == ["sensor-1", "thermometer"]
+    assert options(explorer.devices) == ["○ sensor-1", "○ thermometer"]
     explorer.search.value = "therm"
-    assert [text for text, _ in explorer.devices.options] == ["thermometer"]
+    assert options(explorer.devices) == ["○ thermometer"]
     explorer.search.value = ""
     explorer.type_filter.value = "Light"
-    assert [text for text, _ in explorer.devices.options] == ["sensor-1"]
-    assert explorer.devices.value is None
+    explorer.devices.buttons[0].click()
+    assert options(explorer.devices) == ["● sensor-1"]
+    assert explorer.devices.buttons[0].tooltip == "Device: sensor-1, chosen"
+    assert explorer.type_filter.options == ("Light", "Sensor")
+    assert options(explorer.state_filter) == ["● any", "○ registered"]
+
+
+def test_a_long_list_of_devices_has_pages(widget, bench):
+    for number in range(DEVICES_SHOWN + 2):
+        bench.add_device(f"device-{number:02}")
+    explorer = widget(Explorer)
+    assert len(explorer.devices.buttons) == DEVICES_SHOWN
+    explorer.device_pager.next.click()
+    assert options(explorer.devices) == ["○ device-12", "○ device-13"]
+    assert [one.layout.display for one in explorer.devices.children[1:4]] == ["block", "none", "none"]
+
+
+def test_a_click_on_what_is_gone_does_nothing(widget, bench, device_id, transport):
+    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
+    (row, *_), (tile, *_) = explorer._rows, fleet.tile_buttons
+    choice = explorer.devices.buttons[0]
+    explorer.resource_search.value = fleet.search.value = explorer.search.value = "nothing like it"
+    transport.requests.clear()
+    for button in (row.read_button, row.subscribe_button, tile, choice):
+        button.click()
+    assert transport.requests == []
+    assert (explorer.notices_view.value, fleet.notices_view.value, fleet.explorer) == ("", "", None)
 
 
 def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client):
@@ -181,8 +212,15 @@ def test_every_button_and_field_says_what_it_is(widget, device_id):
     for part in (part for one in widgets for part in all_parts(one)):
         if isinstance(part, ipywidgets.Button | ipywidgets.ToggleButton) and part.layout.display != "none":
             assert part.description
-        if isinstance(part, ipywidgets.Text | ipywidgets.Dropdown | ipywidgets.Select | ipywidgets.Checkbox):
+        if isinstance(part, ipywidgets.Text | ipywidgets.Checkbox):
             assert part.description
+
+
+def test_no_list_of_the_browser_is_used_since_jupyterlab_takes_its_keys(widget, device_id):
+    widgets = [widget(Explorer, device_id), widget(EventWatcher), widget(FleetMap)]
+    kinds = {type(part) for one in widgets for part in all_parts(one)}
+    lists = (ipywidgets.Dropdown, ipywidgets.Select, ipywidgets.SelectMultiple, ipywidgets.RadioButtons)
+    assert not kinds & set(lists)
 
 
 # EventWatcher
@@ -284,8 +322,38 @@ def test_chosen_series_are_drawn(widget):
     watcher = widget(EventWatcher)
     watcher._take([observation(1, "1", "d1"), observation(2, "2", "d2")], 0)
     watcher.refresh()
-    watcher.plotted.value = (watcher.plotted.options[1][1],)
-    assert watcher.model.series[0].name.startswith("d2 ")
+    assert [text[:4] for text in options(watcher.plotted)] == ["☑ d1", "☑ d2"]
+    watcher.plotted.buttons[0].click()
+    assert [text[:4] for text in options(watcher.plotted)] == ["☐ d1", "☑ d2"]
+    assert [line.name[:2] for line in watcher.model.series] == ["d2"]
+    watcher.plotted.buttons[0].click()
+    assert [line.name[:2] for line in watcher.model.series] == ["d2", "d1"]
+
+
+def test_the_series_that_can_be_drawn_have_pages(widget):
+    watcher = widget(EventWatcher)
+    watcher._take([observation(number, "1", f"d{number:02}") for number in range(8)], 0)
+    watcher.refresh()
+    watcher.series_pager.next.click()
+    assert [text[:5] for text in options(watcher.plotted)] == ["☐ d06", "☐ d07"]
+    watcher.plotted.buttons[1].click()
+    assert [line.name[:3] for line in watcher.model.series] == ["d01", "d02", "d03", "d07"]
+
+
+def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, client, tmp_path):
+    watcher = widget(EventWatcher, live=True)
+    watcher.file.value = watcher.folder.value = str(tmp_path / "cut")
+    watcher.save_button.click()
+    # The message of the field comes on another thread, later.
+    PAUSE.wait(SETTLE_SECONDS / 4)
+    watcher.file.value = str(tmp_path / "whole.parquet")
+    until(lambda: "events in" in watcher.saved_view.value)
+    watcher.record_button.click()
+    PAUSE.wait(SETTLE_SECONDS / 4)
+    watcher.folder.value = str(tmp_path / "recording.parquet")
+    watcher.paths.value = "/3303/*"
+    until(lambda: watcher.model.recording.is_recording)
+    assert {path.name for path in tmp_path.glob("[!m]*")} == {"recording.parquet", "whole.parquet"}
 
 
 # FleetMap

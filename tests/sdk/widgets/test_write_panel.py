@@ -13,7 +13,7 @@ from patience import PAUSE, until
 from mirror_sdk import show_progress
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import Explorer, WritePanel
-from mirror_sdk.widgets.write_panel import SETTLE_SECONDS
+from mirror_sdk.widgets.base import SETTLE_SECONDS
 
 LEVEL, SWITCH, SET_POINT, TIME, PACKAGE = "/3311/0/5851", "/3311/0/5850", "/3308/0/5900", "/3/0/13", "/5/0/0"
 OWN = "/10250/0/1"
