@@ -30,7 +30,7 @@ class Pager(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         self.text = widgets.HTML()
         self.previous.on_click(handler(lambda _: turn(-1)))
         self.next.on_click(handler(lambda _: turn(1)))
-        super().__init__([self.previous, self.text, self.next])
+        super().__init__([self.previous, self.text, self.next], layout={"align_items": "center"})
 
     def show(self, pages: Pages) -> None:
         """Show which page it is; nothing where there is only one."""

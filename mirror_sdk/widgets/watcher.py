@@ -193,7 +193,7 @@ class EventWatcher(MirrorWidget):
     def _views(self) -> list[widgets.Widget]:
         self.table_view = widgets.HTML(layout={"width": "100%"})
         self.empty_view = widgets.HTML(layout=_FULL)
-        self.plot_view = widgets.HTML(layout={"flex": "1 1 560px", "min_width": "0", "width": "0"})
+        self.plot_view = widgets.HTML(layout={"flex": "1 1 480px", "min_width": "0", "width": "0"})
         self.plotted = Choices("Plot", self.model.toggle_plotted, self.handler, signs=("☑", "☐"), is_list=True)
         self.series_pager = Pager("series", self.model.turn_series_page, self.handler)
         for button in (self.series_pager.previous, self.series_pager.next):
