@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import LogEntry, first_message
-from mirror_server.store import logs
+from mirror_server.store import callbacks, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -179,17 +179,24 @@ class PlainPolls:
                 )
             self._open[app_id] = more
             position = self._positions.get(app_id)
-        self._database.insist(lambda session: self._store(session, app_id, position, polled=True))
+            # Under the lock, so that what is stored is in the order of what was done.
+            self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
     def anything(self, app_id: str) -> bool:
         """Whether something follows the position."""
         return self._log.last_seq(app_id) > self._position(app_id)
 
-    def take(self, app_id: str) -> Page:
-        """What follows the position, which moves: these entries are on their way to the reader."""
+    def take(self, app_id: str, more: Future[None]) -> Page:
+        """What follows the position, which moves: these entries are on their way to the reader of this poll.
+
+        Raises:
+            Refusal: The channel was deleted meanwhile (410); the position stays.
+        """
         page = self._log.read(app_id, self._position(app_id))
         with self._lock:
+            if self._open.get(app_id) is not more:
+                raise _deleted()
             self._positions[app_id] = page.cursor
         return page
 
@@ -205,13 +212,10 @@ class PlainPolls:
         with self._lock:
             open_poll = self._open.pop(app_id, None)
             position = self._positions.pop(app_id, None)
+            deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
-            # It may have been woken at this moment, and is answered as if that had been a little earlier.
-            with suppress(InvalidStateError):
-                open_poll.set_exception(
-                    Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
-                )
-        return self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
+            _fail(open_poll, _deleted())
+        return deleted
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
@@ -222,6 +226,20 @@ class PlainPolls:
         with self._database.read() as session:
             state = logs.state(session, app_id)
         return bool(state and state.polled)
+
+    def _open_channel(self, session: Session, app_id: str, more: Future[None], position: int | None) -> None:
+        """Store that there is a poll channel, unless a webhook was registered since the poll came."""
+        if callbacks.find(session, app_id) is None:
+            self._store(session, app_id, position, polled=True)
+        else:
+            session.after_commit(lambda: self._give_way(app_id, more))
+
+    def _give_way(self, app_id: str, more: Future[None]) -> None:
+        with self._lock:
+            if self._open.get(app_id) is more:
+                del self._open[app_id]
+            self._positions.pop(app_id, None)
+        _fail(more, other_channel("a webhook", "DELETE /v2/notification/callback"))
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
@@ -237,3 +255,13 @@ class PlainPolls:
         with self._database.read() as session:
             state = logs.state(session, app_id)
         return state.position if state else 0
+
+
+def _deleted() -> Refusal:
+    return Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+
+
+def _fail(poll: Future[None], refusal: Refusal) -> None:
+    # It may have been woken at this moment; then it finds that it is open no more.
+    with suppress(InvalidStateError):
+        poll.set_exception(refusal)

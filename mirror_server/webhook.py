@@ -18,7 +18,7 @@ from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.callout import AddressPolicy, Caller, CallFailed
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.instants import after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.log import NotificationLog
@@ -196,8 +196,3 @@ class Webhooks:
     def _wake(self, event: asyncio.Event) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
-
-
-def other_channel(existing: str, cure: str) -> Refusal:
-    """The 400 of a key that has a channel of the other type."""
-    return Refusal(400, f"this key has {existing}, and only one type of channel at a time; end it with {cure} first")

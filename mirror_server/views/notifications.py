@@ -10,7 +10,7 @@ from werkzeug.exceptions import MethodNotAllowed
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
 from mirror_server import present
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls
@@ -18,7 +18,7 @@ from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import app_id, query_integer, query_text, read_body, read_integer, requires
-from mirror_server.webhook import Webhooks, other_channel
+from mirror_server.webhook import Webhooks
 
 _LATEST = "latest"
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -152,7 +152,7 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
     more = polls.open(application)
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application)
+        page = polls.take(application, more)
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held
