@@ -7,9 +7,10 @@ URL holds up nobody else. Position and failures are in the database: a restart g
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import orjson
@@ -27,7 +28,12 @@ from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_MOST_LOOKUPS = 200
+_PAUSE_AFTER_ERROR_SECONDS = 1
 
 
 class Webhooks:
@@ -91,6 +97,8 @@ class Webhooks:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
+        self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
         self._caller = Caller(self._policy)
         self._loop.run_forever()
 
@@ -134,7 +142,17 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is gone."""
+        """Send message after message until the webhook is gone, whatever fails on the way."""
+        while True:
+            try:
+                await self._deliver_all(app_id)
+            except Exception:
+                _log.exception("delivery to a webhook failed; it goes on in a moment", extra={"application": app_id})
+                await asyncio.sleep(_PAUSE_AFTER_ERROR_SECONDS)
+            else:
+                return
+
+    async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
             await self._reach(row.next_attempt_at)
             more = self._log.more(app_id, is_poll=False)
@@ -175,12 +193,13 @@ class Webhooks:
 
     def _note_failure(self, session: Session, app_id: str, row: CallbackRow, error: str) -> None:
         now = self._clock.now()
-        if is_given_up(row.last_success_at or row.registered_at, now):
+        if row.failing_since is not None and is_given_up(row.failing_since, now):
             callbacks.delete(session, app_id)
+            session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return
         failures = row.failures + 1
         next_attempt_at = after_seconds(now, delay_seconds(failures))
-        callbacks.failed(session, app_id, failures=failures, error=error, next_attempt_at=next_attempt_at)
+        callbacks.failed(session, app_id, failures=failures, error=error, at=now, next_attempt_at=next_attempt_at)
 
     async def _reach(self, instant: int | None) -> None:
         """Wait until domain time has come to the instant."""
