@@ -186,7 +186,7 @@ class Bridge:
                 timeout=deferred.timeout_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if stopping in done:
+            if stopping in done and not deferred.is_poll:
                 # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
                 await asyncio.wait([watched], timeout=_LAST_SECONDS)
         finally:

@@ -82,6 +82,18 @@ def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kin
     asyncio.run(check())
 
 
+def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge._LAST_SECONDS", 60)
+
+    async def check():
+        held = await Request(bridge, server.key(), *POLL).begin()
+        bridge.stop_waiting()
+        await asyncio.wait_for(held.task, 10)
+        assert held.status == 204
+
+    asyncio.run(check())
+
+
 def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
     async def check():
         slow = Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None)
