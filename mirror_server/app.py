@@ -186,6 +186,9 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
     app.register_blueprint(bench.blueprint(services.bench))
     app.register_blueprint(description.blueprint(has_bench=services.bench is not None))
+    for rule in app.url_map.iter_rules():
+        if getattr(app.view_functions[rule.endpoint], "without_head", False):
+            (rule.methods or set()).discard("HEAD")
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
     metrics = Metrics(services.database, services.log)
     app.register_blueprint(operation.blueprint(services.database, metrics))

@@ -95,8 +95,7 @@ class NotificationLog:
             last_seq = state.last_seq if state else 0
             rows = logs.entries(session, app_id, after, most)
         if after > last_seq:
-            message = f"{after} is beyond the end of the log, {last_seq}; start again with after=latest"
-            raise Refusal.of_field("after", message, reason="CURSOR_BEYOND_LOG")
+            raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
         adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
         entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in adjoining])
@@ -255,6 +254,13 @@ class PlainPolls:
         with self._database.read() as session:
             state = logs.state(session, app_id)
         return state.position if state else 0
+
+
+def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
+    """The 400 of a position that the log never reached, given in the field of this name."""
+    cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
+    message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
+    return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")
 
 
 def _deleted() -> Refusal:

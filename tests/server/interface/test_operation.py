@@ -55,7 +55,7 @@ def log_lines():
 
 def add_failing_webhook(session, app_id):
     callbacks.put(session, app_id, "{}", at=0)
-    callbacks.failed(session, app_id, failures=4, error="no answer", next_attempt_at=0)
+    callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
 
 
 @pytest.fixture
