@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database, path_of
+from mirror_server.store.database import Database, copy, path_of
 from mirror_server.store.failures import DatabaseError
 
 _DEMO_KEY_NAME = "mirror-server demo"
@@ -101,6 +102,8 @@ def main() -> None:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
     """  # noqa: D301 - click wants the character, not its escape
+    # Of the database, its copies and its temporary files nobody else is to read anything.
+    os.umask(0o077)
 
 
 @main.command()
@@ -226,7 +229,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @database_option
 def list_keys(database_url: str) -> None:
     """List all keys: id, name, scopes, when they were made and revoked. The keys themselves are not stored."""
-    with closing(Database(database_url)) as database, database.read() as session:
+    with closing(_existing(database_url)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             revoked = f"revoked {to_datetime(key.revoked_at):%Y-%m-%dT%H:%MZ}" if key.revoked_at else "in use"
             created = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
@@ -238,7 +241,7 @@ def list_keys(database_url: str) -> None:
 @database_option
 def revoke_key(key_id: str, database_url: str) -> None:
     """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids."""
-    with closing(Database(database_url)) as database:
+    with closing(_existing(database_url)) as database:
         if not database.write(lambda session: stored_keys.revoke(session, key_id, _now())):
             raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
     click.echo(f"revoked {key_id}")
@@ -253,20 +256,30 @@ def erase(device_id: str, database_url: str) -> None:
 
     The notification logs are included: their readers are told of the gap. A running server need not be stopped.
     """
-    with closing(Database(database_url)) as database:
+    with closing(_existing(database_url)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        database.checkpoint()
-    if not any(rows.values()):
+        is_emptied = database.checkpoint()
+    if is_emptied and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
-    receipt = {"device_id": device_id, "erased_at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
+    receipt = {
+        "device_id": device_id,
+        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": rows,
+        "log_emptied": is_emptied,
+    }
     click.echo(json.dumps(receipt))
+    if not is_emptied:
+        raise click.ClickException(
+            "the database's log file still holds what was erased, because somebody reads it at this moment; run this"
+            " again until it says that nothing is stored"
+        )
 
 
 @main.command()
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(Database(database_url)) as database, database.read() as session:
+    with closing(_existing(database_url)) as database, database.read() as session:
         found = list(maintenance.violations(session))
     for line in found:
         click.echo(line)
@@ -280,7 +293,7 @@ def check(database_url: str) -> None:
 @database_option
 def backup(file: Path, database_url: str) -> None:
     """Copy the database into the new FILE. A running server need not be stopped."""
-    with closing(Database(database_url)) as database:
+    with closing(_existing(database_url)) as database:
         database.backup(file)
     click.echo(f"wrote {file}")
 
@@ -290,9 +303,9 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
-    target = path_of(database_url)
-    with closing(Database(f"sqlite:///{file}")) as database:
-        database.backup(target)
+    # The backup itself stays as it is, of whatever version.
+    copy(file, path_of(database_url))
+    Database(database_url).close()
     click.echo(f"restored {database_url}")
 
 
@@ -302,6 +315,14 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     authority = f"[{host}]" if ":" in host else host
     announce(f"http://{authority}:{listener.getsockname()[1]}", services)
     serve(services, listener)
+
+
+def _existing(url: str) -> Database:
+    """The database at the URL; none is made here, for that of a mistyped name would be an empty one."""
+    path = path_of(url)
+    if not path.exists():
+        raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
+    return Database(url)
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,7 +55,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+        raise ListenError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose others with --host and --port"
+        ) from error
     return listener
 
 

@@ -83,10 +83,15 @@ class Database:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()
 
-    def checkpoint(self) -> None:
-        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+    def checkpoint(self) -> bool:
+        """Bring everything into the database file and empty the log beside it, which still holds what was deleted.
+
+        Returns:
+            Whether it could be emptied: false when somebody reads for long, a snapshot for instance.
+        """
         with closing(self._connect()) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
@@ -94,13 +99,8 @@ class Database:
         Raises:
             DatabaseError: The file is there already, or cannot be written.
         """
-        if path.exists():
-            raise DatabaseError(f"{path} is there already; name a file that is not")
-        try:
-            with closing(sqlite3.connect(path)) as target, self._reader() as source:
-                source.backup(target)
-        except (sqlite3.Error, OSError) as error:
-            raise DatabaseError(f"cannot write {path}: {error}") from error
+        with self._reader() as source:
+            _copy(source, path)
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
@@ -132,6 +132,32 @@ class Database:
         # What is deleted may be personal data: overwritten, not only forgotten.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
+
+
+def copy(source: Path, path: Path) -> None:
+    """Copy the database in a file, which is only read, into a new file.
+
+    Raises:
+        DatabaseError: It is no database, or the new file is there already or cannot be written.
+    """
+    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            connection.execute("SELECT count(*) FROM alembic_version")
+        except sqlite3.Error as error:
+            raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
+        _copy(connection, path)
+
+
+def _copy(source: sqlite3.Connection, path: Path) -> None:
+    if path.exists():
+        raise DatabaseError(f"{path} is there already; name a file that is not")
+    try:
+        with closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+    except (sqlite3.Error, OSError) as error:
+        # A part of a database is none.
+        path.unlink(missing_ok=True)
+        raise DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write") from error
 
 
 def path_of(url: str) -> Path:

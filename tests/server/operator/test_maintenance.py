@@ -1,6 +1,8 @@
 """What an operator does to a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
 
 import json
+import os
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +21,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.services import Services
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.migrate import upgrade
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
@@ -181,3 +184,74 @@ def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
     (tmp_path / "no.db").write_text("this is no database, it is a text that is long enough to be looked at")
     with pytest.raises(DatabaseError, match="cannot open"):
         Database(f"sqlite:///{tmp_path}/no.db")
+
+
+def test_a_log_that_could_not_be_emptied_is_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
+    monkeypatch.setattr("mirror_server.store.database._BUSY_SECONDS", 0.1)
+    erase = ("erase", device_ids[0], "--yes", "--database", url)
+    with services.database.read() as session:
+        session.scalar("SELECT count(*) FROM devices")
+        erased = mirror_server(*erase)
+        assert erased.exit_code == 1
+        assert json.loads(erased.stdout)["log_emptied"] is False
+        assert "run this again" in erased.stderr
+        assert SECRET in stored_bytes(tmp_path)
+    assert "nothing is stored" in mirror_server(*erase).output
+    assert SECRET not in stored_bytes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["backup", "copy.db"], ["check"], ["erase", "d", "--yes"], ["keys", "list"], ["keys", "revoke", "k"]]
+)
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    told = mirror_server(*arguments, "--database", "sqlite:///mirorr.db")
+    assert told.exit_code == 1
+    assert "there is no database mirorr.db" in told.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
+    backup = tmp_path / "old.db"
+    upgrade(backup, "0002")
+    before = backup.read_bytes()
+    target = f"sqlite:///{tmp_path}/restored.db"
+    assert mirror_server("restore", backup, "--database", target).exit_code == 0
+    assert backup.read_bytes() == before
+    assert mirror_server("check", "--database", target).output == "all is well\n"
+
+
+def test_what_is_no_backup_is_not_restored(tmp_path):
+    text, empty = tmp_path / "text.db", tmp_path / "empty.db"
+    text.write_text("this is no database, it is a text that is long enough to be looked at")
+    empty.touch()
+    for no_backup in (text, empty):
+        told = mirror_server("restore", no_backup, "--database", f"sqlite:///{tmp_path}/restored.db")
+        assert told.exit_code == 1
+        assert "is no backup of a mirror" in told.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
+
+
+def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_ids, tmp_path, url):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        told = mirror_server("backup", tmp_path / "copy.db", "--database", url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told.exit_code == 1
+    assert "make room" in told.output
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_nobody_else_may_read_the_files(tmp_path, url):
+    before = os.umask(0o022)
+    try:
+        mirror_server("keys", "create", "app", "--database", url)
+        mirror_server("backup", tmp_path / "copy.db", "--database", url)
+    finally:
+        os.umask(before)
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
+        "mirror.db": "0o600",
+        "copy.db": "0o600",
+    }
