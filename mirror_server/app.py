@@ -22,7 +22,7 @@ from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Gate
+from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
@@ -61,6 +61,8 @@ _STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
+_OPERATOR_ONLY = frozenset({Scope.ADMIN})
+"""With these scopes nobody reads notifications, so that none are kept."""
 
 
 class _NoSessions(SessionInterface):
@@ -222,7 +224,8 @@ def _admit(app: Flask, services: Services, gate: Gate) -> None:
     note(application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
-    services.log.keep_for(app_id)
+    if g.scopes != _OPERATOR_ONLY:
+        services.log.keep_for(app_id)
 
 
 def _request_id() -> str:

@@ -124,9 +124,7 @@ class Gate:
             raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
         parts = _KEY.fullmatch(bearer[1])
         if parts is None:
-            raise self._failed(
-                address, "", "malformed access key; a key begins with ak_ and is shown when it is created"
-            )
+            raise self._failed(address, "", _MALFORMED)
         with self._database.read() as session:
             stored = keys.find(session, parts[1])
         if stored is None:

@@ -255,3 +255,9 @@ def test_nobody_else_may_read_the_files(tmp_path, url):
         "mirror.db": "0o600",
         "copy.db": "0o600",
     }
+
+
+def test_what_is_committed_is_on_disk(services):
+    """A process that is killed loses nothing either way; a machine that loses its power would."""
+    assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
+    assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
