@@ -26,6 +26,9 @@ from mirror_server.store.session import Session
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""
 
+MOST_BYTES = 4 * 1024 * 1024
+"""How large the entries of one message may be; the one that reaches it is the last. Others wait while it is made."""
+
 _KEPT_SHARE = 0.9
 """How much of a full log is kept, so that not every further entry makes the database delete."""
 
@@ -93,7 +96,7 @@ class NotificationLog:
         with self._database.read() as session:
             state = logs.state(session, app_id)
             last_seq = state.last_seq if state else 0
-            rows = logs.entries(session, app_id, after, most)
+            rows = logs.entries(session, app_id, after, most, MOST_BYTES)
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.

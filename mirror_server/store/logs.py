@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
+
+_ROWS_AT_A_TIME = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,22 @@ def append(session: Session, app_id: str, *, kind: str, device_id: str, body: by
     return int(stored_bytes)
 
 
-def entries(session: Session, app_id: str, after: int, limit: int) -> list[tuple[int, str, bytes]]:
-    """Number, kind and body of up to ``limit`` entries behind ``after``."""
-    rows = session.rows(
+def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[tuple[int, str, bytes]]:
+    """Number, kind and body of up to ``limit`` entries behind ``after``; none behind the one that reaches the bytes."""
+    parts = session.each(
         "SELECT seq, kind, body FROM notifications WHERE app_id = :app_id AND seq > :after ORDER BY seq LIMIT :limit",
+        _ROWS_AT_A_TIME,
         app_id=app_id,
         after=after,
         limit=limit,
     )
-    return [(seq, kind, body) for seq, kind, body in rows]
+    found = []
+    for seq, kind, body in chain.from_iterable(parts):
+        found.append((seq, kind, body))
+        most_bytes -= len(body)
+        if most_bytes <= 0:
+            break
+    return found
 
 
 def set_position(session: Session, app_id: str, position: int) -> None:

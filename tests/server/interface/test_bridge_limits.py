@@ -6,6 +6,7 @@ import json
 import pytest
 
 from mirror_server.bridge import Bridge
+from mirror_server.views.event_stream import HEARTBEAT
 
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=20")
@@ -90,6 +91,19 @@ def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkey
         bridge.stop_waiting()
         await asyncio.wait_for(held.task, 10)
         assert held.status == 204
+
+    asyncio.run(check())
+
+
+def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+
+    async def check():
+        stream = await Request(bridge, server.key(), *STREAM).begin()
+        async with asyncio.timeout(10):
+            while [message.get("body") for message in stream.sent].count(HEARTBEAT) < 2:
+                await asyncio.sleep(0)
+        await stream.leave()
 
     asyncio.run(check())
 

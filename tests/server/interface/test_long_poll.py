@@ -234,3 +234,17 @@ def test_a_registration_that_is_not_updated_in_time_expires(server, key, device)
     server.advance(key, 24 * 3600)
     assert ("registrations-expired", device) in server.log(key)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
+
+
+def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server, key):
+    device = server.add_device(key, "camera", {"path": "/3341/0/5527", "value": "x" * 65_536})
+    for number in range(100):
+        server.place(key, device, f"r{number}", "GET", "/3341/0/5527")
+    after, sizes = 1, []
+    while (answer := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
+        after = int(answer.headers["Mirror-Cursor"])
+        sizes.append(len(answer.get_data()))
+    assert after == 101
+    assert len(sizes) == 3
+    assert max(sizes) < 4.5 * 1024 * 1024
+    assert len(server.responses(key)) == 100
