@@ -133,7 +133,7 @@ class Bridge:
         await _send_chunk(send, stream.begin())
         ends = self._ends(receive)
         try:
-            while not any(end.done() for end in ends):
+            while not (stream.is_over or any(end.done() for end in ends)):
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
                 chunk = stream.take() or await _wait_for(more, ends)

@@ -29,6 +29,7 @@ from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database, copy, path_of
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.session import Session
 
 _DEMO_KEY_NAME = "mirror-server demo"
 
@@ -240,9 +241,19 @@ def list_keys(database_url: str) -> None:
 @click.argument("key_id")
 @database_option
 def revoke_key(key_id: str, database_url: str) -> None:
-    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids."""
+    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids.
+
+    Its webhook, rules, subscriptions and notifications are deleted, so that nothing is sent to it any more.
+    """
+
+    def work(session: Session) -> bool:
+        is_revoked = stored_keys.revoke(session, key_id, _now())
+        if is_revoked:
+            maintenance.end_application(session, key_id)
+        return is_revoked
+
     with closing(_existing(database_url)) as database:
-        if not database.write(lambda session: stored_keys.revoke(session, key_id, _now())):
+        if not database.write(work):
             raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
     click.echo(f"revoked {key_id}")
 

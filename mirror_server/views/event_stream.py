@@ -14,6 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 import orjson
 from flask import Response
 
+from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.log import NotificationLog
 
@@ -35,7 +36,7 @@ class EventStream(Response):
     """An answer that does not end by itself.
 
     Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
-    comes back by itself, with its position.
+    comes back by itself, with its position. Where there is no log any more, ``is_over`` is set.
     """
 
     def __init__(self, log: NotificationLog, app_id: str, after: int) -> None:
@@ -44,6 +45,7 @@ class EventStream(Response):
         self._log = log
         self._app_id = app_id
         self._after = after
+        self.is_over = False
 
     def more(self) -> Future[None]:
         """A future that is done when there is something to take; ask for it before taking."""
@@ -51,7 +53,12 @@ class EventStream(Response):
 
     def take(self) -> bytes:
         """The next events, a part of them where there are many; nothing if there are none."""
-        page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
+        try:
+            page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
+        except Refusal:
+            # The key was revoked, and its log went with it.
+            self.is_over = True
+            return b""
         self._after = page.cursor
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
         return b"".join([*gap, *map(_event_of, page.entries)])
@@ -63,7 +70,7 @@ class EventStream(Response):
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
         yield self.begin()
-        while (remaining_seconds := end_at - time.monotonic()) > 0:
+        while not self.is_over and (remaining_seconds := end_at - time.monotonic()) > 0:
             more = self.more()
             try:
                 chunk = self.take()

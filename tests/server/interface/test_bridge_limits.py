@@ -6,6 +6,7 @@ import json
 import pytest
 
 from mirror_server.bridge import Bridge
+from mirror_server.store import maintenance
 from mirror_server.views.event_stream import HEARTBEAT
 
 MOST = 2
@@ -104,6 +105,21 @@ def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
             while [message.get("body") for message in stream.sent].count(HEARTBEAT) < 2:
                 await asyncio.sleep(0)
         await stream.leave()
+
+    asyncio.run(check())
+
+
+def test_a_stream_whose_log_is_gone_ends(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+    key = server.key()
+    app_id = key.split("_")[1]
+    server.add_device(key, "d")
+
+    async def check():
+        stream = await Request(bridge, key, *STREAM).begin()
+        server.services.database.write(lambda session: maintenance.end_application(session, app_id))
+        await asyncio.wait_for(stream.task, 10)
+        assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
 
     asyncio.run(check())
 

@@ -19,9 +19,11 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
+from mirror_server.store import callbacks
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import upgrade
+from mirror_server.views.event_stream import EventStream
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
@@ -261,3 +263,24 @@ def test_what_is_committed_is_on_disk(services):
     """A process that is killed loses nothing either way; a machine that loses its power would."""
     assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
     assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
+
+
+def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
+    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(10)
+    registration = '{"url":"http://127.0.0.1:1/"}'
+    services.database.write(lambda session: callbacks.put(session, app_id, registration, services.clock.now()))
+    stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
+    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+    services.bench.simulator.set_value(device_ids[0], PATH, value="25")
+    services.bench.simulator.register(device_ids[1])
+    assert services.database.settle(10)
+    with services.database.read() as session:
+        left = {
+            table: session.scalar(f"SELECT count(*) FROM {table} WHERE app_id = :app_id", app_id=app_id)
+            for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
+        }
+        subscribed = session.scalar("SELECT count(*) FROM resources WHERE subscribed = 1")
+    assert set(left.values()) == {0}
+    assert subscribed == 0
+    assert (stream.take(), stream.is_over) == (b"", True)
+    assert mirror_server("check", "--database", url).output == "all is well\n"
