@@ -88,7 +88,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         if row is not None:
             return json_answer(present.callback_channel(row, webhooks.backlog(app_id())))
         if not polls.exists(app_id()):
-            raise Refusal(404, "this key has no notification channel; a GET of /v2/notification/pull opens one")
+            message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
+            raise Refusal(404, f"{message} /v2/notification/callback registers a webhook")
         return json_answer({"delivery_mechanism": "LONG_POLLING"})
 
     return routes
