@@ -158,7 +158,7 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """
     text = query_text(name)
     if text is not None and text not in choices:
-        raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(map(repr, choices))}")
+        raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
     return text
 
 
