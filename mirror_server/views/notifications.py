@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, request
@@ -141,7 +142,10 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     application = app_id()
     # Ask for more before looking, so that what arrives in between is not waited for.
     more = log.more(application)
-    page = log.read(application, after)
+    with ExitStack() as undo:
+        undo.callback(more.cancel)
+        page = log.read(application, after)
+        undo.pop_all()
     if page.entries or page.gap or held == 0:
         more.cancel()
         return _with_cursor(page)
@@ -161,11 +165,13 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         page = polls.take(application, more)
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
-    hold_seconds = 0 if polls.anything(application) else held
-
     def close() -> None:
         polls.close(application, more)
 
+    with ExitStack() as undo:
+        undo.callback(close)
+        hold_seconds = 0 if polls.anything(application) else held
+        undo.pop_all()
     return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from mirror_server.core.errors import Refusal
 from mirror_server.store import callbacks
+from mirror_server.store.failures import StorageFailed
 
 PULL = "/v2/notification/pull"
 TEMPERATURE = "/3303/0/5700"
@@ -133,6 +134,18 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
         polls.take(app_id, more)
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
     assert not polls.exists(app_id)
+
+
+@pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])
+def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypatch, query):
+    def fail(*_):
+        raise StorageFailed("cannot reach its database")
+
+    monkeypatch.setattr("mirror_server.store.logs.state", fail)
+    assert server.call(key, "GET", f"{PULL}?{query}").status_code == 503
+    monkeypatch.undo()
+    assert server.services.log.open_polls == 0
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
 
 
 def test_a_poll_without_its_body_is_refused_and_loses_nothing(server, key, device):

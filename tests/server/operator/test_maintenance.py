@@ -232,7 +232,7 @@ def test_a_url_without_a_password_is_shown_as_it_is(url):
     assert shown(url) == url
 
 
-def test_what_somebody_still_reads_is_not_purged_and_that_is_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
+def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
     kind = "postgresql" if databases.ON_POSTGRESQL else "sqlite"
     monkeypatch.setattr(f"mirror_server.store.{kind}._BUSY_SECONDS", 0.1)
     erase = ("erase", device_ids[0], "--yes", "--database", url)
