@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Request, Response, g, request
 from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.exceptions import HTTPException
+from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -24,6 +25,7 @@ from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
+from mirror_server.relay import duty_changed
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
@@ -39,6 +41,7 @@ from mirror_server.views import (
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
+from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
 from mirror_server.views.requests import note, noted, require_scope
 
@@ -84,13 +87,16 @@ class MirrorApp(Flask):
 
     Args:
         most_blocking_polls: How many polls and streams may each hold a thread at once.
+        metrics: Told of every answer.
     """
 
     session_interface = _NoSessions()
 
-    def __init__(self, most_blocking_polls: int) -> None:
+    def __init__(self, most_blocking_polls: int, metrics: Metrics) -> None:
         super().__init__("mirror_server", static_folder=None)
         self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
+        self._metrics = metrics
+        self.after_request(self._complete_answered)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """No view is a coroutine, so that Flask need not look at each request."""
@@ -140,7 +146,7 @@ class MirrorApp(Flask):
         if not park(deferred):
             deferred.release()
             return _answer_refusal(too_many_polls())
-        request.environ[_PARKED] = True
+        request.environ[_PARKED] = _route(_asked())
         return Response()
 
     def _wait(self, deferred: Deferred) -> Response:
@@ -163,10 +169,31 @@ class MirrorApp(Flask):
             deferred.release()
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        """The answer of a parked request, with the headers of any other."""
-        del environ[_PARKED]
-        with self.request_context(environ):
-            return self.finalize_request(self._answer(deferred))
+        """The answer of a parked request, with the headers of any other.
+
+        Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
+        thousands of polls that one event wakes would take longer than to answer them.
+        """
+        route = environ.pop(_PARKED)
+        try:
+            response = deferred.answer()
+        except Exception as error:  # whatever it is, it becomes an error body
+            with self.request_context(environ):
+                return self.finalize_request(self.handle_user_exception(error))
+        return self._complete(response, environ, route)
+
+    def _complete_answered(self, response: Response) -> Response:
+        asked = _asked()
+        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
+
+    def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
+        """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
+        response.headers[REQUEST_ID_HEADER] = _request_id(environ)
+        seconds = time.perf_counter() - environ[_BEGAN]
+        self._metrics.answered(*route, response.status_code, seconds)
+        if _access_log.isEnabledFor(logging.INFO):
+            _access_log.info("request", extra=_line(response, environ, seconds))
+        return response
 
     def _answer(self, deferred: Deferred) -> Response:
         try:
@@ -177,7 +204,8 @@ class MirrorApp(Flask):
 
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
-    app = MirrorApp(services.settings.max_blocking_polls)
+    metrics = Metrics(services.database, services.log, services.is_on_duty)
+    app = MirrorApp(services.settings.max_blocking_polls, metrics)
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
@@ -192,10 +220,8 @@ def create_app(services: Services) -> MirrorApp:
         if getattr(app.view_functions[rule.endpoint], "without_head", False):
             (rule.methods or set()).discard("HEAD")
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
-    metrics = Metrics(services.database, services.log)
     app.register_blueprint(operation.blueprint(services.database, metrics))
     app.before_request(lambda: _admit(app, services, gate))
-    app.after_request(lambda response: _finish(response, metrics))
     app.register_error_handler(Refusal, _answer_refusal)
     app.register_error_handler(StorageFailed, _answer_storage_failure)
     app.register_error_handler(TooMuchWaiting, _answer_too_much)
@@ -210,27 +236,49 @@ def too_many_polls() -> Refusal:
     return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
 
 
-def _admit(app: Flask, services: Services, gate: Gate) -> None:
-    """Let in who has a key with a scope for this route; an unknown route wants a key too."""
-    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
+def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
+    """Let in who has a key with a scope for this route; an unknown route wants a key too.
+
+    What only another process can answer is passed on to it.
+    """
+    asked = _asked()
     if CUT_OFF in asked.environ:
         raise Refusal(408, "the body did not arrive in time; send it at once")
     view = app.view_functions.get(asked.endpoint or "")
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
-        return
-    app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
+        return None
+    caller = asked.environ.get(CALLER)
+    if caller is not None:
+        app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+    else:
+        app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
     g.app_id = app_id
     note(application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
     if g.scopes != _OPERATOR_ONLY:
         services.log.keep_for(app_id)
+    if services.relay is None or not services.relay.is_needed or not is_of_duty():
+        return None
+    if caller is not None:
+        raise duty_changed()
+    return pass_on(services.relay, _request_id(asked.environ))
 
 
-def _request_id() -> str:
+def _asked() -> Request:
+    """The request itself; the proxy looks it up at each use."""
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
+    return asked
+
+
+def _route(asked: Request) -> tuple[str, str]:
+    """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
+    return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
+
+
+def _request_id(environ: WSGIEnvironment) -> str:
     """One id for the request, the client's own if it gave one of our form."""
-    environ = request.environ
     if _REQUEST_ID not in environ:
         given = environ.get(_REQUEST_ID_VARIABLE, "")
         environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
@@ -238,28 +286,14 @@ def _request_id() -> str:
     return identity
 
 
-def _finish(response: Response, metrics: Metrics) -> Response:
-    """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
-    response.headers[REQUEST_ID_HEADER] = _request_id()
-    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # each use of the proxy looks it up
-    if _PARKED not in asked.environ:
-        seconds = time.perf_counter() - asked.environ[_BEGAN]
-        # A path or method that no rule has could be anything, and each would be a metric of its own.
-        matched = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-        metrics.answered(*matched, response.status_code, seconds)
-        if _access_log.isEnabledFor(logging.INFO):
-            _access_log.info("request", extra=_line(response, seconds))
-    return response
-
-
-def _line(response: Response, seconds: float) -> dict[str, Any]:
+def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
     return {
-        "method": request.method,
-        "path": request.path,
+        "method": environ["REQUEST_METHOD"],
+        "path": get_path_info(environ),
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 2),
-        "request_id": _request_id(),
-        **noted(),
+        "request_id": _request_id(environ),
+        **noted(environ),
     }
 
 
@@ -271,7 +305,7 @@ def _answer_refusal(refusal: Refusal) -> Response:
         "type": kind,
         "message": refusal.message,
         "fields": [{"name": name, "message": message} for name, message in refusal.fields],
-        "request_id": _request_id(),
+        "request_id": _request_id(request.environ),
     }
     if refusal.reason is not None:
         body["reason"] = refusal.reason
@@ -314,7 +348,7 @@ def _answer_too_much(failure: TooMuchWaiting) -> Response:
 
 
 def _answer_failure(error: Exception) -> Response:
-    _log.error("request failed", extra={"request_id": _request_id()}, exc_info=error)
+    _log.error("request failed", extra={"request_id": _request_id(request.environ)}, exc_info=error)
     return _answer_refusal(
         Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
     )

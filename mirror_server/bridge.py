@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mirror_server.app import CUT_OFF
+from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, MAX_PIECE_BYTES, Download
+from mirror_server.views.duty import CALLER
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
 
 if TYPE_CHECKING:
@@ -61,10 +64,13 @@ class Bridge:
         self._body_timeout_seconds = body_timeout_seconds
         self._parked_polls = 0
         self._stopping = asyncio.Event()
+        self._parked: set[Callable[[], None]] = set()
 
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
+        for end in list(self._parked):
+            end()
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
@@ -130,6 +136,12 @@ class Bridge:
     async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, send: _Send) -> None:
         """Send events as they come, until the client goes away or the server stops."""
         await answer.begin(send)
+        # Without its database it ends; the client comes back with its position.
+        with suppress(StorageFailed):
+            await self._send_events(stream, receive, send)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, stream: EventStream, receive: _Receive, send: _Send) -> None:
         await _send_chunk(send, stream.begin())
         ends = self._ends(receive)
         try:
@@ -142,7 +154,6 @@ class Bridge:
         finally:
             for end in ends:
                 end.cancel()
-        await send({"type": "http.response.body", "body": b""})
 
     async def _download(self, download: Download, answer: _Answer, receive: _Receive, send: _Send) -> None:
         """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
@@ -163,6 +174,8 @@ class Bridge:
                     return
                 await sending
             await send({"type": "http.response.body", "body": b""})
+        except StorageFailed as failure:
+            _log.warning("a download was cut off: the server %s", failure)
         finally:
             for end in ends:
                 end.cancel()
@@ -177,22 +190,32 @@ class Bridge:
 
         What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
         """
-        watched = _watch(deferred.future)
-        disconnect: asyncio.Future[Any] = asyncio.ensure_future(_disconnect(receive))
-        stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
+        # Thousands wait here at once: one future for all that may happen, rather than a task for each of them.
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object = None) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        disconnect = loop.create_task(_disconnect(receive))
+        disconnect.add_done_callback(end)
+        timer = loop.call_later(deferred.timeout_seconds, end)
+        self._parked.add(end)
+        if self._stopping.is_set():
+            end()
+        deferred.future.add_done_callback(lambda _: _call(loop, end))
         try:
-            done, _ = await asyncio.wait(
-                [watched, disconnect, stopping],
-                timeout=deferred.timeout_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if stopping in done and not deferred.is_poll:
+            await ended
+            gone = disconnect.done()
+            if self._stopping.is_set() and not gone and not deferred.is_poll:
                 # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
-                await asyncio.wait([watched], timeout=_LAST_SECONDS)
+                await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         finally:
-            for each in (watched, disconnect, stopping):
-                each.cancel()
-        return disconnect in done
+            self._parked.discard(end)
+            timer.cancel()
+            disconnect.cancel()
+        return gone
 
 
 async def _pieces(download: Download) -> AsyncIterator[bytes]:
@@ -322,6 +345,8 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
     }
     for name, value in scope["headers"]:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    if CALLER in scope:
+        environ[CALLER] = scope[CALLER]
     # The body is whole here; Werkzeug would take a chunked one for endless and cut it at the limit without a word.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = str(len(body))

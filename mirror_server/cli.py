@@ -27,9 +27,11 @@ from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
-from mirror_server.store.database import Database, copy, path_of
+from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
+from mirror_server.store.sqlite import copy
+from mirror_server.store.url import is_postgresql, path_of, shown
 
 _DEMO_KEY_NAME = "mirror-server demo"
 
@@ -123,7 +125,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
         Settings(callback_loopback=_is_loopback(host), **settings),
         host,
         port,
-        announce=lambda url, services: click.echo(f"Serving {services.settings.database_url} on {url}"),
+        announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
     )
 
 
@@ -269,7 +271,7 @@ def erase(device_id: str, database_url: str) -> None:
     """
     with closing(_existing(database_url)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        is_emptied = database.checkpoint()
+        is_emptied = database.purge()
     if is_emptied and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {
@@ -290,8 +292,8 @@ def erase(device_id: str, database_url: str) -> None:
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(_existing(database_url)) as database, database.read() as session:
-        found = list(maintenance.violations(session))
+    with closing(_existing(database_url)) as database:
+        found = database.violations()
     for line in found:
         click.echo(line)
     if found:
@@ -330,9 +332,8 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
 
 def _existing(url: str) -> Database:
     """The database at the URL; none is made here, for that of a mistyped name would be an empty one."""
-    path = path_of(url)
-    if not path.exists():
-        raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
+    if not is_postgresql(url) and not path_of(url).exists():
+        raise DatabaseError(f"there is no database {path_of(url)}; name with --database the one that is served")
     return Database(url)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror_server.callout import Network
-from mirror_server.store.database import DEFAULT_URL
+from mirror_server.store.url import DEFAULT_URL
 
 ACCESS_LOG = "mirror_server.requests"
 """Name of the logger that has a line for each request."""

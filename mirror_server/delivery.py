@@ -31,6 +31,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.store import commands, subscriptions
 from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
 
 _PAUSE_AFTER_ERROR_SECONDS = 1
 
@@ -97,6 +98,18 @@ class Delivery:
         with self._lock:
             return {lane.command_id for lane in self._lanes.values() if lane.command_id is not None}
 
+    def forget(self) -> None:
+        """Another process has the devices now: wait for no answer any more."""
+        with self._lock:
+            lanes = list(self._lanes.values())
+            self._lanes.clear()
+            self._unanswered.clear()
+            for lane in lanes:
+                lane.ended = True
+        for lane in lanes:
+            if lane.timer is not None:
+                lane.timer.cancel()
+
     def wake_all(self) -> None:
         """See after every device for which something waits."""
         with self._database.read() as session:
@@ -106,13 +119,17 @@ class Delivery:
 
     def _next(self, device_id: str, lane: _Lane) -> None:
         while True:
-            job = self._next_job(device_id)
+            try:
+                job = self._next_job(device_id)
+            except StorageFailed:
+                self._release_later(device_id, lane)
+                return
             if job is not None:
                 self._send(job, lane)
                 return
             with self._lock:
                 if not lane.look_again:
-                    del self._lanes[device_id]
+                    self._remove(device_id, lane)
                     return
                 lane.look_again = False
 
@@ -145,20 +162,28 @@ class Delivery:
                 self._unanswered.setdefault(job.device_id, set()).add(job.ask)
         if lane.timer is not None:
             lane.timer.cancel()
-        self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, future))
+        self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, lane, future))
 
-    def _stored(self, device_id: str, future: Future[Any]) -> None:
+    def _stored(self, device_id: str, lane: _Lane, future: Future[Any]) -> None:
         if future.exception() is not None:
             # The database refuses; the job still waits in it and would be sent again at once, without end.
-            due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
-            self._clock.call_at(due_at, lambda: self._release(device_id))
+            self._release_later(device_id, lane)
         else:
-            self._release(device_id)
+            self._release(device_id, lane)
 
-    def _release(self, device_id: str) -> None:
+    def _release_later(self, device_id: str, lane: _Lane) -> None:
+        due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
+        self._clock.call_at(due_at, lambda: self._release(device_id, lane))
+
+    def _release(self, device_id: str, lane: _Lane) -> None:
         with self._lock:
-            del self._lanes[device_id]
+            self._remove(device_id, lane)
         self.wake(device_id)
+
+    def _remove(self, device_id: str, lane: _Lane) -> None:
+        # After the devices were let go of and taken again, the lane may be another one.
+        if self._lanes.get(device_id) is lane:
+            del self._lanes[device_id]
 
 
 def _ask_of(command: Command) -> DeviceCommand:

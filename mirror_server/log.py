@@ -23,6 +23,9 @@ from mirror_server.store import callbacks, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
+LOG = "log"
+"""The word by which other processes hear of a new entry."""
+
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""
 
@@ -57,7 +60,7 @@ class NotificationLog:
         self._clock = clock
         self._most_bytes = most_bytes
         self._new_uid = new_uid
-        self._waiting: dict[str, list[Future[None]]] = {}
+        self._waiting: dict[str, set[Future[None]]] = {}
         self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
@@ -67,7 +70,7 @@ class NotificationLog:
         if app_id in self._known:
             return
         # Work is done in order, so that whatever the application causes next finds its log.
-        created = self._database.insist(lambda session: logs.create(session, app_id))
+        created = self._database.insist(lambda session: logs.create(session, app_id), of_duty=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
@@ -81,6 +84,7 @@ class NotificationLog:
         if stored_bytes > self._most_bytes:
             logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
         session.after_commit(lambda: self.wake(app_id))
+        session.tell(f"{LOG} {app_id}")
 
     def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry to the log of every application, as registration events are. Source: specification 6."""
@@ -121,7 +125,7 @@ class NotificationLog:
         """
         future: Future[None] = Future()
         with self._lock:
-            self._waiting.setdefault(app_id, []).append(future)
+            self._waiting.setdefault(app_id, set()).add(future)
             self._open_polls += is_poll
         future.add_done_callback(lambda done: self._forget(app_id, done, is_poll=is_poll))
         return future
@@ -134,18 +138,25 @@ class NotificationLog:
     def wake(self, app_id: str) -> None:
         """Let those who wait for more look again."""
         with self._lock:
-            waiting = self._waiting.pop(app_id, [])
+            waiting = self._waiting.pop(app_id, set())
         for future in waiting:
             # It may have been cancelled, or its channel deleted, at this moment.
             with suppress(InvalidStateError):
                 future.set_result(None)
+
+    def wake_all(self) -> None:
+        """Let all who wait for more look again."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for app_id in waiting:
+            self.wake(app_id)
 
     def _forget(self, app_id: str, future: Future[None], *, is_poll: bool) -> None:
         with self._lock:
             self._open_polls -= is_poll
             waiting = self._waiting.get(app_id)
             if waiting and future in waiting:
-                waiting.remove(future)
+                waiting.discard(future)
                 if not waiting:
                     del self._waiting[app_id]
 
@@ -154,22 +165,30 @@ class PlainPolls:
     """The poll channel of the public API: one open poll a key, and a position that the server keeps.
 
     The position moves when a poll is answered and is stored when the next poll comes, which shows that the answer
-    arrived: a restart in between gives the same entries again rather than losing them.
+    arrived: a restart in between gives the same entries again rather than losing them. So does the end of another
+    process that passed a poll on.
+
+    Args:
+        database: Where the positions are.
+        log: What is read.
+        is_alive: Whether another process, which passed a poll on, still is there.
     """
 
-    def __init__(self, database: Database, log: NotificationLog) -> None:
+    def __init__(self, database: Database, log: NotificationLog, *, is_alive: Callable[[str], bool]) -> None:
         self._database = database
         self._log = log
-        self._positions: dict[str, int] = {}
-        self._open: dict[str, Future[None]] = {}
+        self._is_alive = is_alive
+        self._positions: dict[str, tuple[int, str | None]] = {}
+        self._open: dict[str, tuple[Future[None], str | None]] = {}
         self._lock = threading.Lock()
 
-    def open(self, app_id: str) -> Future[None]:
-        """Begin a poll; the future is done when something arrived.
+    def open(self, app_id: str, asked_by: str | None = None) -> Future[None]:
+        """Begin a poll, which another process may have passed on; the future is done when something arrived.
 
         Raises:
             Refusal: Another poll of this key is open (409).
         """
+        self._forget_dead(app_id)
         more = self._log.more(app_id)
         with self._lock:
             if app_id in self._open:
@@ -179,8 +198,8 @@ class PlainPolls:
                     "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
                     " position of your own",
                 )
-            self._open[app_id] = more
-            position = self._positions.get(app_id)
+            self._open[app_id] = (more, asked_by)
+            position, _ = self._positions.get(app_id, (None, None))
             # Under the lock, so that what is stored is in the order of what was done.
             self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
         return more
@@ -189,7 +208,7 @@ class PlainPolls:
         """Whether something follows the position."""
         return self._log.last_seq(app_id) > self._position(app_id)
 
-    def take(self, app_id: str, more: Future[None]) -> Page:
+    def take(self, app_id: str, more: Future[None], asked_by: str | None = None) -> Page:
         """What follows the position, which moves: these entries are on their way to the reader of this poll.
 
         Raises:
@@ -197,27 +216,36 @@ class PlainPolls:
         """
         page = self._log.read(app_id, self._position(app_id))
         with self._lock:
-            if self._open.get(app_id) is not more:
+            if self._open.get(app_id, (None, None))[0] is not more:
                 raise _deleted()
-            self._positions[app_id] = page.cursor
+            self._positions[app_id] = (page.cursor, asked_by)
         return page
 
     def close(self, app_id: str, more: Future[None]) -> None:
         """End this poll, so that the key may poll again."""
         with self._lock:
-            if self._open.get(app_id) is more:
+            if self._open.get(app_id, (None, None))[0] is more:
                 del self._open[app_id]
         more.cancel()
 
     def delete(self, app_id: str) -> Future[None]:
         """Delete the channel and end its open poll at once (410)."""
         with self._lock:
-            open_poll = self._open.pop(app_id, None)
-            position = self._positions.pop(app_id, None)
+            open_poll, _ = self._open.pop(app_id, (None, None))
+            position, _ = self._positions.pop(app_id, (None, None))
             deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
             _fail(open_poll, _deleted())
         return deleted
+
+    def forget(self) -> None:
+        """Another process keeps the positions now: end the open polls."""
+        with self._lock:
+            open_polls = list(self._open.values())
+            self._open.clear()
+            self._positions.clear()
+        for open_poll, _ in open_polls:
+            _end(open_poll)
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
@@ -238,10 +266,23 @@ class PlainPolls:
 
     def _give_way(self, app_id: str, more: Future[None]) -> None:
         with self._lock:
-            if self._open.get(app_id) is more:
+            if self._open.get(app_id, (None, None))[0] is more:
                 del self._open[app_id]
             self._positions.pop(app_id, None)
         _fail(more, other_channel("a webhook", "DELETE /v2/notification/callback"))
+
+    def _forget_dead(self, app_id: str) -> None:
+        """What was answered through a process that is gone may not have arrived, and its poll is open no more."""
+        with self._lock:
+            held, asked = self._open.get(app_id, (None, None))
+            _, answered = self._positions.get(app_id, (None, None))
+        dead = {process_id for process_id in {asked, answered} - {None} if not self._is_alive(str(process_id))}
+        with self._lock:
+            if answered in dead:
+                self._positions.pop(app_id, None)
+            if held is not None and asked in dead and self._open.get(app_id, (None, None))[0] is held:
+                del self._open[app_id]
+                _end(held)
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
@@ -251,7 +292,7 @@ class PlainPolls:
 
     def _position(self, app_id: str) -> int:
         with self._lock:
-            position = self._positions.get(app_id)
+            position, _ = self._positions.get(app_id, (None, None))
         if position is not None:
             return position
         with self._database.read() as session:
@@ -268,6 +309,10 @@ def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
 
 def _deleted() -> Refusal:
     return Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+
+
+def _end(open_poll: Future[None]) -> None:
+    _fail(open_poll, Refusal(503, "another process took this channel over; poll again"))
 
 
 def _fail(poll: Future[None], refusal: Refusal) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -32,9 +32,10 @@ class Metrics:
     Args:
         database: Where the counts of stored things come from, at each scrape.
         log: Tells how many polls are open.
+        is_on_duty: Tells whether this process holds the devices and channels.
     """
 
-    def __init__(self, database: Database, log: NotificationLog) -> None:
+    def __init__(self, database: Database, log: NotificationLog, is_on_duty: Callable[[], bool]) -> None:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -51,7 +52,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_State(database, log))
+        self._registry.register(_State(database, log, is_on_duty))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
@@ -66,9 +67,10 @@ class Metrics:
 class _State(Collector):
     """Counted when asked for."""
 
-    def __init__(self, database: Database, log: NotificationLog) -> None:
+    def __init__(self, database: Database, log: NotificationLog, is_on_duty: Callable[[], bool]) -> None:
         self._database = database
         self._log = log
+        self._is_on_duty = is_on_duty
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._database.read() as session:
@@ -78,6 +80,7 @@ class _State(Collector):
         devices.add_metric(["deregistered"], found.deregistered_devices)
         yield devices
         for name, meaning, value in (
+            ("mirror_on_duty", "1 for the process that holds the devices and channels.", int(self._is_on_duty())),
             ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.open_polls),
             ("mirror_waiting_device_requests", "Device requests without an answer yet.", found.waiting_requests),
             (

@@ -40,7 +40,7 @@ database_option = _option(
     "--database",
     "database_url",
     metavar="URL",
-    help="Where the state is kept: sqlite:///FILE. The file is made where there is none.",
+    help="Where the state is kept: sqlite:///FILE, which is made where there is none, or postgresql://USER@HOST/NAME.",
 )
 seed_option = _option(
     "--seed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -36,10 +35,10 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow]) -> bytes
     return orjson.dumps(content)
 
 
-def device_object(content: bytes, now: Instant) -> tuple[bytes, str]:
-    """The body of E1 and a tag of its content; the tag does not depend on when the answer was made."""
+def device_object(content: bytes, now: Instant) -> bytes:
+    """The body of E1: what it tells of the device, and when it was told."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
-    return head[:-1] + b"," + content[1:], hashlib.blake2b(content, digest_size=16).hexdigest()
+    return head[:-1] + b"," + content[1:]
 
 
 def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:

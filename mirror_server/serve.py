@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 
 from mirror_server import arrow
+from mirror_server.answering import answer_others
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
 from mirror_server.services import Services
@@ -75,9 +76,9 @@ def stop_with_stdin() -> None:
 def serve(services: Services, listener: socket.socket) -> None:
     """Serve until a signal stops it; then everything that was accepted is on disk."""
     settings = services.settings
-    bridge = Bridge(
-        create_app(services), max_body_bytes=settings.max_body_bytes, max_parked_polls=settings.max_parked_polls
-    )
+    app = create_app(services)
+    answer_others(services, app)
+    bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=settings.max_parked_polls)
     config = uvicorn.Config(
         bridge,
         lifespan="off",

@@ -26,6 +26,7 @@ from mirror_server.log import NotificationLog
 from mirror_server.store import callbacks, logs
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
+from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MOST_LOOKUPS = 200
-_PAUSE_AFTER_ERROR_SECONDS = 1
+_PAUSE_SECONDS = 1
 
 
 class Webhooks:
@@ -63,9 +64,14 @@ class Webhooks:
         for app_id in app_ids:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
+    def stop(self) -> None:
+        """Deliver nothing until started again; a message that is under way is sent again then."""
+        self._submit(self._cancel_all()).result()
+
     def close(self) -> None:
-        """Stop; a message that is under way is sent again at the next start."""
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        """Stop for good."""
+        self.stop()
+        self._submit(self._caller.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -102,11 +108,11 @@ class Webhooks:
         self._caller = Caller(self._policy)
         self._loop.run_forever()
 
-    async def _stop(self) -> None:
-        for delivery in self._deliveries.values():
+    async def _cancel_all(self) -> None:
+        deliveries, self._deliveries = self._deliveries, {}
+        for delivery in deliveries.values():
             delivery.cancel()
-        await asyncio.gather(*self._deliveries.values(), return_exceptions=True)
-        await self._caller.close()
+        await asyncio.gather(*deliveries.values(), return_exceptions=True)
 
     async def _store(self, work: Callable[[Session], T]) -> T:
         return await asyncio.wrap_future(self._database.submit(work))
@@ -142,13 +148,17 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is gone, whatever fails on the way."""
+        """Send message after message until the webhook is gone or another process delivers it, whatever fails."""
         while True:
             try:
                 await self._deliver_all(app_id)
+            except NotOnDuty:
+                return
+            except StorageFailed:
+                await asyncio.sleep(_PAUSE_SECONDS)
             except Exception:
                 _log.exception("delivery to a webhook failed; it goes on in a moment", extra={"application": app_id})
-                await asyncio.sleep(_PAUSE_AFTER_ERROR_SECONDS)
+                await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return
 

@@ -3,7 +3,7 @@
 With gunicorn ``gunicorn --threads 16 'mirror_server.wsgi:create()'``, with waitress
 ``waitress-serve --threads 16 --call mirror_server.wsgi:create``. There each poll and event stream takes a thread, so
 that only ``MIRROR_MAX_BLOCKING_POLLS`` may be open at once: keep that below the number of threads. One process only
-serves a database.
+serves an SQLite file; on PostgreSQL there may be any number (``gunicorn --workers 4``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from mirror_server.answering import answer_others
 from mirror_server.app import MirrorApp, create_app
 from mirror_server.config import Settings
 from mirror_server.options import blocking_polls_option, settings_options
@@ -43,9 +44,11 @@ def create() -> MirrorApp:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise SystemExit(f"Error: {message}") from error
     _end_by_exit()
+    app = create_app(services)
+    answer_others(services, app)
     services.start()
     atexit.register(services.close)
-    return create_app(services)
+    return app
 
 
 def _end_by_exit() -> None:

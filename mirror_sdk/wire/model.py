@@ -32,7 +32,7 @@ class WireModel(BaseModel):
 
 def read_timestamp(value: object) -> object:
     """Accept an offset without its colon (``+0000``), as some servers of the public API send it."""
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.endswith("Z"):
         return _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value)
     return value
 

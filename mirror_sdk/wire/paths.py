@@ -6,6 +6,7 @@ Source: wire.md 2 and 3.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 PATH_PATTERN = r"^(?:/(?:0|[1-9][0-9]{0,4})){1,4}$"
@@ -27,6 +28,8 @@ class PathParts(NamedTuple):
     resource_instance_id: int | None
 
 
+# A fleet has few paths, and many values of each.
+@lru_cache(maxsize=4096)
 def parse_path(path: str) -> PathParts:
     """Split a resource path into its numbers.
 

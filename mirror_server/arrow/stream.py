@@ -62,7 +62,7 @@ _HELD_PAGE_BYTES = 16 * 1024 * 1024
 _Columns = list[list[object]]
 
 
-def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages, end: bytes) -> Generator[bytes]:
+def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages[bytes], end: bytes) -> Generator[bytes]:
     """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
     encoder = _Encoder(compression)
     yield encoder.head

@@ -96,6 +96,16 @@ class Fleet:
         line = self.lines[device.device_id] = Line(device)
         return line
 
+    def retire(self) -> None:
+        """Let go of all devices: another process has them now."""
+        with self._lock:
+            for line in self.lines.values():
+                line.in_flight.clear()
+                if line.timer is not None:
+                    line.timer.cancel()
+                    line.timer = None
+            self.lines.clear()
+
     def come_online(self, turn: Turn, line: Line) -> None:
         """The device is back: it makes contact, or registers again when its registration outlived its lifetime."""
         if line.connected:

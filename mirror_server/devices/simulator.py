@@ -49,6 +49,10 @@ class Simulator:
                 self._fleet.come_online(turn, self._fleet.adopt(SimulatedDevice.from_json(document)))
             self._add_seeded(turn, self._seed, count - len(self._fleet.lines))
 
+    def stop(self) -> None:
+        """Let go of all devices; what is stored of them stays."""
+        self._fleet.retire()
+
     def is_reachable(self, device_id: str) -> bool:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         with self._fleet.look() as now:

@@ -18,6 +18,7 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.log import NotificationLog
+from mirror_server.service.words import EXPIRY, WAITING
 from mirror_server.store import commands, devices
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -164,6 +165,8 @@ class CommandService:
             devices.put_desired(session, device_id, request.path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.after_commit(lambda: self._wake(device_id))
+        session.tell(f"{EXPIRY} {command.expires_at}")
+        session.tell(f"{WAITING} {device_id}")
         return async_id
 
     def _end(

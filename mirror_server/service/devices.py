@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from mirror_server.clock import Clock
@@ -21,6 +23,17 @@ from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ResourceRow
 from mirror_server.store.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedObject:
+    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag."""
+
+    content: bytes
+    tag: str
+
+    def __len__(self) -> int:
+        return len(self.content)
 
 
 class DeviceService:
@@ -57,21 +70,23 @@ class DeviceService:
         self._contact = contact
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
-        self._held = HeldPages()
+        self._held: HeldPages[EncodedObject] = HeldPages()
 
-    def device_object(self, device_id: str, encode: Callable[[DeviceRow, list[ResourceRow]], bytes]) -> bytes:
+    def device_object(self, device_id: str, encode: Callable[[DeviceRow, list[ResourceRow]], bytes]) -> EncodedObject:
         """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
 
         Raises:
             Refusal: There is no such device (404).
         """
+        revision = self._database.look(lambda session: devices.revision(session, device_id))
+        held = self._held.get((device_id, revision))
+        if held is not None:
+            return held
         with self._database.read() as session:
             device = _known(session, device_id)
-            key = (device_id, device.revision)
-            encoded = self._held.get(key)
-            if encoded is None:
-                encoded = encode(device, devices.resources(session, device_id))
-                self._held.put(key, encoded)
+            content = encode(device, devices.resources(session, device_id))
+        encoded = EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
+        self._held.put((device_id, device.revision), encoded)
         return encoded
 
     def device(self, device_id: str) -> DeviceRow:

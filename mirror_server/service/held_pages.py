@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sized
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Sized)
 
 _MOST_BYTES = 64 * 1024 * 1024
 
 
-class HeldPages:
+class HeldPages(Generic[T]):
     """What was encoded lately, so that devices that have not changed since need not be read and encoded again.
 
     Args:
@@ -18,21 +21,23 @@ class HeldPages:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._pages: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._pages: OrderedDict[Hashable, T] = OrderedDict()
         self._held_bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> bytes | None:
+    def get(self, key: Hashable) -> T | None:
         """What is held under the key."""
         with self._lock:
-            if key in self._pages:
+            page = self._pages.get(key)
+            if page is not None:
                 self._pages.move_to_end(key)
-            return self._pages.get(key)
+            return page
 
-    def put(self, key: Hashable, encoded: bytes) -> None:
+    def put(self, key: Hashable, encoded: T) -> None:
         """Hold it."""
         with self._lock:
-            self._held_bytes += len(encoded) - len(self._pages.pop(key, b""))
+            replaced = self._pages.pop(key, None)
+            self._held_bytes += len(encoded) - (0 if replaced is None else len(replaced))
             self._pages[key] = encoded
             while self._held_bytes > self._most_bytes:
                 self._held_bytes -= len(self._pages.popitem(last=False)[1])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
-from mirror_server.store import commands, devices, logs
+from mirror_server.store import commands, devices, logs, processes
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -32,6 +32,13 @@ class Deadline:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._clock.call_at(instant, self._due)
+
+    def forget(self) -> None:
+        """Make no call until told of an instant again."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def _due(self) -> None:
         with self._lock:
@@ -67,16 +74,26 @@ class Housekeeping:
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
         self._keep_log_seconds = keep_log_seconds
-        self.commands = Deadline(clock, self._commands_due)
+        self._next_round: Timer | None = None
+        self.commands = Deadline(clock, self.look_at_commands)
         self.registrations = Deadline(clock, self._registrations_due)
 
     def start(self) -> None:
         """Look at once at what became due while the server was down, and from now on at what becomes due."""
-        self._commands_due()
+        self.look_at_commands()
         self._registrations_due()
         self._round()
 
-    def _commands_due(self) -> None:
+    def stop(self) -> None:
+        """Look after nothing, until started again."""
+        self.commands.forget()
+        self.registrations.forget()
+        if self._next_round is not None:
+            self._next_round.cancel()
+
+    def look_at_commands(self) -> None:
+        """End the commands whose time is over, and see when the next one's is."""
+
         def work(session: Session) -> None:
             # One instant for both, so that nothing becomes due unseen in between.
             now = self._clock.now()
@@ -102,6 +119,7 @@ class Housekeeping:
             self._delete_devices(session, months_before(now))
             commands.forget_finished_before(session, kept_since)
             logs.drop_older(session, kept_since)
+            processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
-        self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)
+        self._next_round = self._clock.call_at(after_seconds(now, _ROUND_SECONDS), self._round)

@@ -14,6 +14,7 @@ from mirror_server.delivery import Job
 from mirror_server.devices.link import Answer, Content, Observe, Outcome
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import reported_row
+from mirror_server.service.words import WAITING
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -171,6 +172,7 @@ class SubscriptionService:
 
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
+        session.tell(f"{WAITING} {device_id}")
 
 
 def _check_observable(session: Session, device_id: str, path: str) -> None:

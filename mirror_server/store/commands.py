@@ -89,7 +89,7 @@ def page_waiting(session: Session, app_id: str, *, device_id: str | None, after:
     """Commands of an application that have not ended yet, in order, behind the number ``after``."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM commands WHERE app_id = :app_id AND finished_at IS NULL AND command_id > :after"
-        " AND (:device_id IS NULL OR device_id = :device_id) ORDER BY command_id LIMIT :limit",
+        " AND (CAST(:device_id AS TEXT) IS NULL OR device_id = :device_id) ORDER BY command_id LIMIT :limit",
         app_id=app_id,
         device_id=device_id,
         after=after,

@@ -1,75 +1,68 @@
-"""Opening a database: its URL, its connections, its schema version."""
+"""Opening a database by its URL: any number of threads read, one writes."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
-from alembic.util import CommandError
-from sqlalchemy.exc import DBAPIError
-
+from mirror_server.store import maintenance
+from mirror_server.store.backend import Backend, Neighbours
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.migrate import upgrade
 from mirror_server.store.session import Session
+from mirror_server.store.sqlite import SqliteBackend
+from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
 
-DEFAULT_URL = "sqlite:///mirror.db"
-_PREFIX = "sqlite:///"
-_BUSY_SECONDS = 10
-
 
 class Database:
-    """An open database: any number of threads read, one writes.
+    """An open database.
 
     Args:
-        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``. The file is made where there is none,
-            and brought to the newest schema.
+        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
+            Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
+            schema.
 
     Raises:
-        DatabaseError: The URL is of another kind, or the file cannot be opened or written.
+        DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._path = path_of(url)
-        try:
-            upgrade(self._path)
-            self._writer_connection = self._connect()
-        except CommandError as error:
-            raise DatabaseError(
-                f"the database {self._path} was written by a newer version ({error}); install that one, or restore a"
-                " backup from before"
-            ) from error
-        except (sqlite3.Error, DBAPIError, OSError) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            raise DatabaseError(
-                f"cannot open the database {self._path}: {cause}; name a file in a folder you may write to"
-            ) from error
-        self._idle_readers: list[sqlite3.Connection] = []
-        self._writer = Writer(Session(self._writer_connection))
+        self._backend = _open(url)
+        self._writer = Writer(self._backend)
 
-    @contextmanager
-    def read(self) -> Iterator[Session]:
-        """A session that sees one state of the database for as long as it is open."""
-        with self._reader() as connection:
-            connection.execute("BEGIN")
-            try:
-                yield Session(connection)
-            finally:
-                connection.execute("ROLLBACK")
+    def read(self) -> AbstractContextManager[Session]:
+        """A session that sees one state of the database for as long as it is open.
+
+        Raises:
+            StorageFailed: The database cannot be reached.
+        """
+        return self._backend.read()
+
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """What a single statement gives, which sees one state of the database without a transaction around it.
+
+        Raises:
+            StorageFailed: The database cannot be reached.
+        """
+        return self._backend.look(statement)
 
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work)
 
-    def insist(self, work: Callable[[Session], T]) -> Future[T]:
-        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`."""
-        return self._writer.submit(work, insists=True)
+    def insist(self, work: Callable[[Session], T], *, of_duty: bool = True) -> Future[T]:
+        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`.
+
+        What happened to devices and channels is the business of the process on duty, and dropped when this is not it
+        any more.
+        """
+        return self._writer.submit(work, insists=True, of_duty=of_duty)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
@@ -83,89 +76,56 @@ class Database:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()
 
-    def checkpoint(self) -> bool:
-        """Bring everything into the database file and empty the log beside it, which still holds what was deleted.
+    def purge(self) -> bool:
+        """Bring what was deleted out of the files, as far as that can be done while others use the database.
 
         Returns:
-            Whether it could be emptied: false when somebody reads for long, a snapshot for instance.
+            Whether nothing of it is left there: false when somebody reads for long, a snapshot for instance.
         """
-        with closing(self._connect()) as connection:
-            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not is_busy
+        return self._backend.purge()
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
 
         Raises:
-            DatabaseError: The file is there already, or cannot be written.
+            DatabaseError: The file is there already, or cannot be written, or the database is no file.
         """
-        with self._reader() as source:
-            _copy(source, path)
+        self._backend.backup(path)
+
+    @property
+    def process_id(self) -> str:
+        """Tells this process from the others on the database."""
+        return self._backend.process_id
+
+    def meet(self, *, options: str, is_alone: bool) -> Neighbours | None:
+        """Take part in what several processes on one database do together; see :meth:`Backend.meet`."""
+        return self._backend.meet(self.write, options=options, is_alone=is_alone)
+
+    def violations(self) -> list[str]:
+        """What is wrong with what is stored, in words."""
+        with self.read() as session:
+            return [*maintenance.violations(session), *self._backend.damage(session)]
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
+        self._backend.hurry()
         self._writer.close()
-        while self._idle_readers:
-            self._idle_readers.pop().close()
-        self._writer_connection.close()
-
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that only reads, taken out of those that are idle; there are as many as read at once."""
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = self._connect()
-            connection.execute("PRAGMA query_only = ON")
-        try:
-            yield connection
-        finally:
-            self._idle_readers.append(connection)
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        # What is deleted may be personal data: overwritten, not only forgotten.
-        connection.execute("PRAGMA secure_delete = ON")
-        return connection
+        self._backend.close()
 
 
-def copy(source: Path, path: Path) -> None:
-    """Copy the database in a file, which is only read, into a new file.
-
-    Raises:
-        DatabaseError: It is no database, or the new file is there already or cannot be written.
-    """
-    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            connection.execute("SELECT count(*) FROM alembic_version")
-        except sqlite3.Error as error:
-            raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
-        _copy(connection, path)
+def _open(url: str) -> Backend:
+    if is_postgresql(url):
+        backend: Backend = _postgresql().PostgresBackend(url)
+        return backend
+    return SqliteBackend(path_of(url))
 
 
-def _copy(source: sqlite3.Connection, path: Path) -> None:
-    if path.exists():
-        raise DatabaseError(f"{path} is there already; name a file that is not")
+def _postgresql() -> ModuleType:
+    """The module for PostgreSQL, whose driver is there only where it is wanted."""
     try:
-        with closing(sqlite3.connect(path)) as target:
-            source.backup(target)
-    except (sqlite3.Error, OSError) as error:
-        # A part of a database is none.
-        path.unlink(missing_ok=True)
-        raise DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write") from error
-
-
-def path_of(url: str) -> Path:
-    """The file a database URL names.
-
-    Raises:
-        DatabaseError: The URL is of another kind.
-    """
-    if not url.startswith(_PREFIX) or url == _PREFIX:
-        raise DatabaseError(f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}")
-    return Path(url.removeprefix(_PREFIX))
+        from mirror_server.store import postgresql  # noqa: PLC0415 - needs an extra
+    except ImportError as error:
+        raise DatabaseError(
+            f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
+        ) from error
+    return postgresql

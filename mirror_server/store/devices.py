@@ -95,6 +95,14 @@ def find(session: Session, device_id: str) -> DeviceRow | None:
     return DeviceRow(*row) if row else None
 
 
+def revision(session: Session, device_id: str) -> int | None:
+    """The number of the last change of a device's object; ``None`` without such a device."""
+    number: int | None = session.scalar(
+        "SELECT revision FROM devices WHERE device_id = :device_id", device_id=device_id
+    )
+    return number
+
+
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
     """The device with this endpoint name."""
     row = session.row(f"SELECT {_DEVICE} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
@@ -122,7 +130,7 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
     """Note that the device updated its registration, or that this ended."""
     session.run(
         "UPDATE devices SET registered = :registered, updated_at = :at,"
-        " registration_expires_at = :at + 1000 * lifetime_seconds WHERE device_id = :device_id",
+        " registration_expires_at = :at + 1000 * CAST(lifetime_seconds AS BIGINT) WHERE device_id = :device_id",
         device_id=device_id,
         registered=int(registered),
         at=at,

@@ -90,7 +90,12 @@ def set_polled(session: Session, app_id: str, *, polled: bool) -> None:
 
 def drop_older(session: Session, older_than: Instant) -> None:
     """Delete from all logs what was logged before the instant."""
-    for app_id in applications(session):
+    with_older = session.rows(
+        "SELECT app_id FROM logs WHERE :older_than > (SELECT logged_at FROM notifications"
+        " WHERE notifications.app_id = logs.app_id ORDER BY seq LIMIT 1) ORDER BY app_id",
+        older_than=older_than,
+    )
+    for (app_id,) in with_older:
         kept = session.scalar(
             "SELECT min(seq) FROM notifications WHERE app_id = :app_id AND logged_at >= :older_than",
             app_id=app_id,

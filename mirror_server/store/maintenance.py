@@ -62,8 +62,6 @@ _VIOLATIONS = {
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path)"
     ),
-    "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
-    "the file is damaged": "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
 }
 
 

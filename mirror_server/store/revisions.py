@@ -2,6 +2,9 @@
 
 Whatever changes what a device object shows notes it here, in the same transaction. So a reader that knows a number
 can ask for the devices that have changed since, and who holds what was made of a device knows whether it still holds.
+
+The counter is a row, and who raises it holds the row until its transaction has ended. So of several processes on one
+database each sees the numbers in the order in which they were given: who sees one has seen all below it.
 """
 
 from __future__ import annotations

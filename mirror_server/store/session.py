@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row, or ``None``."""
+        ...
+
+    def fetchmany(self, size: int, /) -> list[Any]:
+        """So many of the next rows, or fewer at the end."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+
+class Connection(Protocol):
+    """A connection of ``sqlite3``, or one that takes the same statements."""
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] = ..., /) -> Cursor:
+        """Execute a statement."""
+        ...
+
+    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> object:
+        """Execute a statement once for each set of parameters."""
+        ...
 
 
 class Session:
     """Runs statements; named parameters stand in the statement as ``:name``."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
 
@@ -47,6 +79,12 @@ class Session:
     def after_commit(self, effect: Callable[[], None]) -> None:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)
+
+    def tell(self, word: str) -> None:
+        """Tell the other processes on the database something, when the transaction is on disk.
+
+        Where no others can be there, nothing is told.
+        """
 
     def mark(self) -> int:
         """The number of effects so far, for :meth:`forget_effects`."""

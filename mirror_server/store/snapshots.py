@@ -65,6 +65,8 @@ def resources_of(
         patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
             any, all.
     """
+    if not device_ids:
+        return iter(())
     parameters: dict[str, object] = {f"d{index}": device_id for index, device_id in enumerate(device_ids)}
     where = [f"device_id IN ({', '.join(f':{name}' for name in parameters)})"]
     if patterns:
@@ -82,4 +84,4 @@ def _match(index: int, pattern: str, parameters: dict[str, object]) -> str:
     if prefix == pattern:
         return f"path = :p{index}"
     parameters[f"n{index}"] = len(prefix)
-    return f"substr(path, 1, :n{index}) = :p{index}"
+    return f"substr(path, 1, CAST(:n{index} AS INTEGER)) = :p{index}"

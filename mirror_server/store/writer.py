@@ -10,7 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting, is_of_storage
+from mirror_server.store.backend import Backend
+from mirror_server.store.failures import NotOnDuty, StorageFailed, TooMuchWaiting
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class _Work:
     run: Callable[[Session], Any]
     future: Future[Any]
     insists: bool
+    of_duty: bool
 
 
 _Outcome = tuple[_Work, Any, BaseException | None]
@@ -36,12 +38,13 @@ class Writer:
     """The only one who writes; work runs in the order it was submitted.
 
     Args:
-        session: Where it is written.
+        backend: Where it is written.
         most_waiting: How much work may wait; what does not insist is refused beyond that.
     """
 
-    def __init__(self, session: Session, most_waiting: int = MOST_WAITING) -> None:
-        self._session = session
+    def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
+        self._backend = backend
+        self._session = backend.writing
         self._most_waiting = most_waiting
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
@@ -52,7 +55,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, run: Callable[[Session], T], *, insists: bool = False) -> Future[T]:
+    def submit(self, run: Callable[[Session], T], *, insists: bool = False, of_duty: bool = False) -> Future[T]:
         """Run work in a transaction.
 
         The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
@@ -62,9 +65,10 @@ class Writer:
             run: The work.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused. It may be run more than once.
+            of_duty: Whether it is only to be stored while this process is the one on duty.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
-        much waits.
+        much waits; :class:`NotOnDuty` where another process has taken over.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -72,7 +76,7 @@ class Writer:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists))
+        self._queue.put(_Work(run, future, insists, of_duty))
         return future
 
     def count_waiting(self) -> int:
@@ -117,9 +121,9 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._session.run("BEGIN IMMEDIATE")
+            self._backend.begin()
             outcomes = [self._perform(work) for work in group]
-            self._session.run("COMMIT")
+            self._backend.commit()
         except Exception as error:
             self._undo()
             outcomes = self._outcomes_of_failure(group, error)
@@ -132,36 +136,38 @@ class Writer:
             _perform_effect(effect)
 
     def _perform(self, work: _Work) -> _Outcome:
+        if work.of_duty and not self._backend.on_duty:
+            return work, None, NotOnDuty("another process is on duty")
         mark = self._session.mark()
-        self._session.run("SAVEPOINT work")
+        self._backend.begin_work()
         try:
             result = work.run(self._session)
         except Exception as error:
-            if is_of_storage(error):
+            if self._backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
-            self._session.run("ROLLBACK TO work")
-            self._session.run("RELEASE work")
+            self._backend.undo_work()
             self._session.forget_effects(mark)
             return work, None, error
-        self._session.run("RELEASE work")
+        self._backend.end_work()
         return work, result, None
 
     def _undo(self) -> None:
         self._session.take_effects()
         try:
-            self._session.run("ROLLBACK")
+            self._backend.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
-        if not is_of_storage(error):
+        if not self._backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
             return [(work, None, error) for work in group]
+        reason = str(error).partition("\n")[0]
         if not self._is_failing:
-            _log.error("cannot store (%s); requests that change something are refused until it can be done", error)
+            _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
         self._is_failing = True
-        failure = StorageFailed(f"cannot store: {error}")
+        failure = StorageFailed(f"cannot store: {reason}")
         self._postponed = [work for work in group if work.insists and not self._is_closing]
         return [(work, None, failure) for work in group if not work.insists or self._is_closing]
 

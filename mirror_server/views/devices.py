@@ -23,11 +23,14 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
     @routes.get("/v3/devices/<device_id>/echo")
     @requires(Scope.READ)
     def get_device_object(device_id: str) -> Response:
-        content = devices.device_object(device_id, present.device_content)
-        body, tag = present.device_object(content, clock.now())
-        unchanged = "If-None-Match" in request.headers and request.if_none_match.contains_weak(tag)
-        answer = empty_answer(304) if unchanged else Response(body, content_type="application/json")
-        answer.set_etag(tag, weak=True)
+        encoded = devices.device_object(device_id, present.device_content)
+        # The headers are looked through only where there is something to find.
+        if "HTTP_IF_NONE_MATCH" in request.environ and request.if_none_match.contains_weak(encoded.tag):
+            answer = empty_answer(304)
+        else:
+            body = present.device_object(encoded.content, clock.now())
+            answer = Response(body, content_type="application/json")
+        answer.set_etag(encoded.tag, weak=True)
         return answer
 
     @routes.get("/v3/devices")

@@ -15,6 +15,7 @@ from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import (
     app_id,
@@ -154,10 +155,10 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
     application = app_id()
-    more = polls.open(application)
+    more = polls.open(application, asked_by())
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application, more)
+        page = polls.take(application, more, asked_by())
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held

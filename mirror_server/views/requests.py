@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from flask import g, request
@@ -16,6 +16,9 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
@@ -66,9 +69,9 @@ def note(**details: str) -> None:
     request.environ.setdefault(_NOTED, {}).update(details)
 
 
-def noted() -> dict[str, str]:
-    """What was noted of this request."""
-    details: dict[str, str] = request.environ.get(_NOTED, {})
+def noted(environ: WSGIEnvironment) -> dict[str, str]:
+    """What was noted of a request."""
+    details: dict[str, str] = environ.get(_NOTED, {})
     return details
 
 

@@ -34,7 +34,7 @@ _OWN = {"path", "compression", "changed_after"}
 def blueprint(snapshots: SnapshotService) -> Blueprint:
     """The route of the fleet snapshot."""
     routes = Blueprint("snapshots", __name__)
-    held = HeldPages()
+    held: HeldPages[bytes] = HeldPages()
 
     @routes.get(SNAPSHOT)
     @requires(Scope.READ)
@@ -93,7 +93,7 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     for device, resources in _devices(snapshot):
         is_changed = snapshot.is_changed(device)
         text += (
-            present.device_object(present.device_content(device, resources), snapshot.taken_at)[0]
+            present.device_object(present.device_content(device, resources), snapshot.taken_at)
             if is_changed
             else present.unchanged_device(device)
         )

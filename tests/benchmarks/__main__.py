@@ -25,6 +25,7 @@ import growth
 import import_time
 import observation
 import polls
+import processes
 import read_value
 from children import ChildFailed, program
 from machine import Cores, facts
@@ -36,7 +37,7 @@ from run_settings import Run, Scale
 
 BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
     module.NAME: module.measure
-    for module in (device_object, observation, read_value, polls, fleet, growth, import_time, call_overhead)
+    for module in (device_object, observation, read_value, polls, fleet, growth, processes, import_time, call_overhead)
 }
 _TITLES = ("benchmark", "what", "figure", "goal", "met", "sides")
 

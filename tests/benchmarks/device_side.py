@@ -33,7 +33,8 @@ class DeviceSide:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._wal = Path(services.settings.database_url.removeprefix("sqlite:///") + "-wal")
+        url = services.settings.database_url
+        self._wal = Path(url.removeprefix("sqlite:///") + "-wal") if url.startswith("sqlite:") else None
         self._values = count()
 
     def serve(self) -> None:
@@ -54,7 +55,8 @@ class DeviceSide:
 
         def group() -> Any:
             nonlocal largest_wal
-            largest_wal = max(largest_wal, self._wal.stat().st_size)
+            if self._wal is not None:
+                largest_wal = max(largest_wal, self._wal.stat().st_size)
             return self._services.devices.observed([self._observation(next(names), path) for _ in range(batch)])
 
         taken, took = _keep_busy(group, in_flight, lambda began, _: time.perf_counter() - began < seconds)

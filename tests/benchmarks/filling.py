@@ -29,22 +29,30 @@ _LIFETIME_SECONDS = 30 * 86_400
 class Filled:
     """A database, and what a client of it needs."""
 
-    path: Path
+    url: str
     key: str
     device_ids: tuple[str, ...]
     paths: tuple[str, ...]
 
     @property
-    def url(self) -> str:
-        return f"sqlite:///{self.path}"
+    def path(self) -> Path:
+        """The file, of one on SQLite."""
+        return Path(self.url.removeprefix("sqlite:///"))
 
 
 def fill(path: Path, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
+    """See :func:`fill_database`; in a new file."""
+    return fill_database(
+        f"sqlite:///{path}", device_count=device_count, resource_count=resource_count, log_entries=log_entries
+    )
+
+
+def fill_database(url: str, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
     """A fleet whose devices report numbers; the first resource of each is subscribed to by the key's application."""
     names = tuple(f"{number:032x}" for number in range(device_count))
     paths = tuple(f"/3303/{number}/5700" for number in range(resource_count))
     now = int(time.time() * 1000)
-    with closing(Database(f"sqlite:///{path}")) as database:
+    with closing(Database(url)) as database:
         key = keys.create(database, "benchmark", tuple(Scope), now)
         app_id = key.split("_")[1]
         database.write(lambda session: logs.create(session, app_id))
@@ -54,7 +62,7 @@ def fill(path: Path, *, device_count: int, resource_count: int, log_entries: int
         for begin in range(0, log_entries, _ENTRIES_A_TRANSACTION):
             count = min(_ENTRIES_A_TRANSACTION, log_entries - begin)
             database.write(partial(_log, names=names, path=paths[0], app_id=app_id, count=count, now=now))
-    return Filled(path, key, names, paths)
+    return Filled(url, key, names, paths)
 
 
 def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, ...], app_id: str, now: int) -> None:

@@ -1,6 +1,6 @@
 """The load generator: a process of its own that speaks lines of JSON on its standard input and output.
 
-Each command names a port, requests as text, a number of keep-alive connections and seconds. Every connection sends the
+Each command names ports, requests as text, a number of keep-alive connections and seconds. Every connection sends the
 next request as soon as the last one is answered. One program for all sides, so that it is not slower for one of them.
 """
 
@@ -24,7 +24,7 @@ class Load:
     """What is sent to one server for a while."""
 
     def __init__(self, command: dict[str, Any]) -> None:
-        self.port: int = command["port"]
+        self.ports = itertools.cycle(command["ports"])
         self.requests = itertools.cycle([text.encode() for text in command["requests"]])
         self.seconds: list[float] = []
         self.statuses: Counter[int] = Counter()
@@ -33,7 +33,7 @@ class Load:
         self.ended = asyncio.Event()
 
     async def connect(self) -> None:
-        await asyncio.get_running_loop().create_connection(lambda: Connection(self), "127.0.0.1", self.port)
+        await asyncio.get_running_loop().create_connection(lambda: Connection(self), "127.0.0.1", next(self.ports))
 
 
 class Connection(asyncio.Protocol):

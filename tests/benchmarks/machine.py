@@ -27,6 +27,7 @@ _PACKAGES = (
     "pydantic",
     "gunicorn",
     "waitress",
+    "psycopg",
 )
 
 

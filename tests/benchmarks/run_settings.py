@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,16 @@ class Run:
     generator: Program
     peers: Peers | None
 
-    def load(self, server: Server, requests: list[str], connections: int | None = None) -> dict[str, Any]:
-        """Send requests for the time of one measurement.
+    def load(
+        self, server: Server, requests: list[str], connections: int | None = None, others: Sequence[Server] = ()
+    ) -> dict[str, Any]:
+        """Send requests for the time of one measurement, to other servers as well where there are any.
 
         Raises:
             ChildFailed: An answer was no success.
         """
         answer: dict[str, Any] = self.generator.ask(
-            port=server.port,
+            ports=[each.port for each in (server, *others)],
             requests=requests,
             connections=connections or self.scale.connections,
             seconds=self.scale.seconds,
@@ -59,9 +62,9 @@ class Run:
             raise ChildFailed(f"{server.name} answered {statuses or 'nothing'}; its log is in {self.folder}")
         return answer
 
-    def rate(self, server: Server, requests: list[str]) -> float:
+    def rate(self, server: Server, requests: list[str], others: Sequence[Server] = ()) -> float:
         """Answers a second."""
-        rate: float = self.load(server, requests)["rate"]
+        rate: float = self.load(server, requests, others=others)["rate"]
         return rate
 
 

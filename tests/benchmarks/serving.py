@@ -45,7 +45,14 @@ def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> Ab
 def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> Iterator[tuple[Server, Program]]:
     """A mirror and the program that plays its devices, which runs in the same process."""
     database = copy(run, filled, f"device-side-{free_port()}")
-    with program("device_side.py", database, folder=run.folder, cores=cores) as devices:
+    with devices_in(run, database, cores) as running:
+        yield running
+
+
+@contextmanager
+def devices_in(run: Run, database_url: str, cores: frozenset[int]) -> Iterator[tuple[Server, Program]]:
+    """The same on a database that is there."""
+    with program("device_side.py", database_url, folder=run.folder, cores=cores) as devices:
         yield Server("mirror with devices", devices.hear()["port"], devices.pid), devices
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from typing import Any
 
+import databases
 import httpx
 from process_server import ServerProcess
 
@@ -18,11 +17,11 @@ SWITCH = "/3311/0/5850"
 
 def pending_without_command(server: ServerProcess) -> list[Any]:
     """Desired values in the database that are pending although no command waits for them."""
-    with closing(sqlite3.connect(server.database_path)) as connection:
-        return connection.execute(
-            "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
-            " WHERE command_id = desired_command_id AND finished_at IS NULL)"
-        ).fetchall()
+    return databases.query(
+        server.database_url,
+        "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
+        " WHERE command_id = desired_command_id AND finished_at IS NULL)",
+    )
 
 
 class Load:
@@ -94,6 +93,9 @@ class Reader:
             try:
                 answer = self._client.poll(after=self.after, hold=1)
             except httpx.TransportError:
+                self._stop.wait(0.005)
+                continue
+            if answer.status_code == 503:
                 self._stop.wait(0.005)
                 continue
             if "Mirror-Gap" in answer.headers or not answer.is_success:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from databases import new_database_url
 
 from mirror_server import keys as access_keys
 from mirror_server.keys import Scope
@@ -146,9 +147,9 @@ def answers(url: str) -> bool:
 class ServerProcess:
     """``mirror-server run`` on a database of its own; may be killed and started again on the same port."""
 
-    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
+    def __init__(self, folder: Path, *options: str, database_url: str | None = None, **variables: str) -> None:
         self.database_path = folder / "mirror.db"
-        self.database_url = f"sqlite:///{self.database_path}"
+        self.database_url = database_url or new_database_url(folder)
         self.stderr_path = folder / "stderr.txt"
         self.url = ""
         self.child: Child

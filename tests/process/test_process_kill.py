@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import socket
-import sqlite3
 import threading
 from contextlib import closing
 from functools import partial
 
+import databases
 import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
 from process_server import ServerProcess, decoded, wait_until
@@ -20,8 +20,7 @@ KILLS = 8
 
 
 def pending(server: ServerProcess) -> int:
-    with closing(sqlite3.connect(server.database_path)) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM resources WHERE desired_status = 0").fetchone()
+    ((count,),) = databases.query(server.database_url, "SELECT count(*) FROM resources WHERE desired_status = 0")
     return int(count)
 
 

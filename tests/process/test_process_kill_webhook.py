@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from process_load import SWITCH, Load, pending_without_command
-from process_server import Application, ServerProcess, run_command, wait_until
+from process_receiver import Receiver, numbers_of, register
+from process_server import ServerProcess, run_command, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -19,74 +17,11 @@ KILLS = 20
 TEMPERATURE = "/3303/0/5700"
 
 
-class Receiver:
-    """An application's callback endpoint; it takes its time, and sometimes fails."""
-
-    def __init__(self, seed: int) -> None:
-        self.batches: list[list[str]] = []
-        self.unexpected: list[str] = []
-        chance, lock, receiver = random.Random(seed), threading.Lock(), self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                uids = [entry["uid"] for entries in message.values() for entry in entries]
-                if "x-round" not in self.headers:
-                    receiver.unexpected.append(str(self.headers))
-                with lock:
-                    fails = bool(uids) and chance.random() < 0.02
-                    if uids and not fails:
-                        receiver.batches.append(uids)
-                try:
-                    self.send_response(500 if fails else 204)
-                    self.end_headers()
-                except OSError:
-                    self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/callback"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver(3)
     yield made
     made.close()
-
-
-def register(application: Application, receiver: Receiver, number: int) -> dict[str, object]:
-    """Put the webhook anew, with something in it that tells one registration from the other."""
-    serialization = {"type": "v2", "max_chunk_size": 7, "cfg": {"include_uid": True}}
-    body = {"url": receiver.url, "headers": {"x-round": str(number)}, "serialization": serialization}
-    answer = application.http.put("/v2/notification/callback", json=body)
-    assert answer.status_code == 204, answer.text
-    return body
-
-
-def numbers_of(application: Application) -> dict[str, int]:
-    """The number of each entry of the log by its uid, in order; a message would list them by kind."""
-    last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
-    found: dict[str, int] = {}
-    number = 0
-    with application.http.stream("GET", "/v2/notification/events?after=0") as stream:
-        for line in stream.iter_lines():
-            if line.startswith("id: "):
-                number = int(line.removeprefix("id: "))
-            elif line.startswith("data: "):
-                found[json.loads(line.removeprefix("data: "))["uid"]] = number
-                if number == last:
-                    return found
-    raise AssertionError("the stream ended")
 
 
 def test_a_webhook_gets_the_whole_log_in_order_over_many_kills(start_server, receiver: Receiver) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import databases
 import httpx
 import pytest
 from process_server import Application, child_environment, decoded, wait_until
@@ -26,6 +27,7 @@ LEVEL = "/3311/0/5851"
 MOST = 3
 COMMANDS = {
     "gunicorn": "gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
+    "workers": "gunicorn --workers 3 --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
     "waitress": "waitress --threads 8 --listen 127.0.0.1:0 --call mirror_server.wsgi:create",
 }
 
@@ -35,7 +37,7 @@ class WsgiProcess:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.database_url = f"sqlite:///{folder / 'mirror.db'}"
+        self.database_url = databases.new_database_url(folder)
         self.log_path = folder / "log.txt"
         self.url = ""
 
@@ -77,7 +79,7 @@ class WsgiProcess:
         return self.process.wait(20)
 
 
-@pytest.fixture(params=COMMANDS)
+@pytest.fixture(params=["gunicorn", "waitress"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WsgiProcess]:
     running = WsgiProcess(request.param, tmp_path)
     running.start()
@@ -217,3 +219,36 @@ def test_a_second_process_on_the_database_is_refused(server: WsgiProcess) -> Non
     assert ended.returncode == 1
     assert "another process serves the database" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_path: Path) -> None:
+    server = WsgiProcess("workers", tmp_path)
+    server.database_url = databases.new_postgresql_url()
+    server.start()
+    app = Application(server.url, server.key())
+    # Without kept connections each request may come to another worker.
+    app.http.headers["Connection"] = "close"
+    try:
+        device = app.add_device("d", {"path": LEVEL, "value": "0", "writable": True})
+        workers = wait_until(lambda: _workers(server, 3), "all workers")
+        for number in range(30):
+            assert app.write(device, LEVEL, str(number), f"w{number}").status_code == 202
+            if number == 15:
+                os.kill(workers[0], signal.SIGKILL)
+        wait_until(lambda: len(app.responses()) == 30, "all responses", 20)
+        assert {found[0]["status"] for found in app.responses().values()} == {200}
+        wait_until(lambda: app.http.get("/sim/v1/devices").status_code == 200, "a worker on duty")
+        assert app.simulated_values(device) == {LEVEL: "29"}
+        assert len(wait_until(lambda: _workers(server, 3), "the worker's successor")) == 3
+    finally:
+        app.http.close()
+        assert server.stop() == 0
+    assert "Traceback" not in server.log_path.read_text()
+
+
+def _workers(server: WsgiProcess, count: int) -> list[int]:
+    """The process ids of the workers, once there are so many."""
+    found = [
+        int(pid) for pid in Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    ]
+    return found if len(found) == count else []

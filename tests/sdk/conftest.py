@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from blocking import Blocking, Loop
+from databases import new_database_url
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_server import keys
@@ -39,9 +40,7 @@ class Mirror:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    settings = Settings(
-        database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=0, manual_clock=True, callback_loopback=True
-    )
+    settings = Settings(database_url=new_database_url(tmp_path), simulate=0, manual_clock=True, callback_loopback=True)
     services = Services(settings)
     services.start()
     app = create_app(services)

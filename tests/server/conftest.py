@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import ON_POSTGRESQL, new_database_url
 from flask.testing import FlaskClient
 
 from mirror_sdk.wire.device_object import DeviceObject
@@ -18,6 +19,8 @@ from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
 from mirror_server.keys import Scope
 from mirror_server.services import Services
+from mirror_server.store import settings
+from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import Deferred
 
 HoldPoll = Callable[..., Future[Any]]
@@ -33,7 +36,7 @@ class Server:
             "callback_loopback": True,
             "failed_keys_per_minute": 1_000_000,
         }
-        self.settings = Settings(database_url=f"sqlite:///{folder}/mirror.db", **{**usual, **settings})
+        self.settings = Settings(database_url=new_database_url(folder), **{**usual, **settings})
         self.open()
 
     def open(self) -> None:
@@ -174,6 +177,45 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
 
     with ThreadPoolExecutor(4) as pool:
         yield hold
+
+
+class Disk:
+    """The disk under the server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def break_down(self) -> None:
+        # Where SQLite may only read, it fails as on a disk that was remounted read-only.
+        self.set_read_only(read_only=True)
+        assert self._server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
+
+    def mend(self) -> None:
+        self.set_read_only(read_only=False)
+        assert self._server.services.database.settle(10)
+
+    def set_read_only(self, *, read_only: bool) -> None:
+        assert not read_only or self._server.services.database.settle(10)
+        backend: Any = self._server.services.database._backend
+        if ON_POSTGRESQL:
+            # Not inside a transaction of the writer, which would undo it.
+            while not self._is(read_only=read_only):
+                backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
+        else:
+            backend._connection.execute(f"PRAGMA query_only = {int(read_only)}")
+
+    def _is(self, *, read_only: bool) -> bool:
+        try:
+            self._server.services.database.write(settings.probe)
+        except StorageFailed:
+            return read_only
+        return not read_only
+
+
+@pytest.fixture
+def disk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
+    return Disk(server)
 
 
 @pytest.fixture(scope="module")

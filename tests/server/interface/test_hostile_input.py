@@ -2,6 +2,7 @@
 
 import json
 
+import databases
 import pytest
 
 from mirror_sdk.wire.errors import ErrorBody
@@ -25,7 +26,7 @@ def unchanged(shared_server, key):
 
     def dump():
         with shared_server.services.database.read() as session:
-            tables = [row[0] for row in session.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            tables = databases.tables(shared_server.settings.database_url)
             return {table: sorted(map(repr, session.rows(f"SELECT * FROM {table}"))) for table in tables}
 
     before = dump()

@@ -3,13 +3,13 @@
 import json
 import os
 import resource
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
+import databases
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy.engine import URL
 
 from mirror_server import keys, present
 from mirror_server.cli import main
@@ -23,6 +23,7 @@ from mirror_server.store import callbacks
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import upgrade
+from mirror_server.store.url import shown
 from mirror_server.views.event_stream import EventStream
 
 SECRET = b"the-user-sleeps-at-21-degrees"
@@ -35,7 +36,7 @@ def mirror_server(*arguments: object) -> Result:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/mirror.db"
+    return databases.new_database_url(tmp_path)
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ def stored_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("mirror.db*")))
 
 
+@pytest.mark.sqlite
 def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, device_ids, tmp_path, url):
     before = services.devices.device_object(device_ids[0], present.device_content)
     assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
@@ -95,6 +97,7 @@ def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, dev
         again.close()
 
 
+@pytest.mark.sqlite
 def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
@@ -108,6 +111,7 @@ def test_neither_backup_nor_restore_overwrites_a_file(services, tmp_path, url):
     assert taken.read_text() == "mine"
 
 
+@pytest.mark.sqlite
 def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, device_ids, tmp_path, url):
     erased, kept = device_ids
     assert SECRET in stored_bytes(tmp_path)
@@ -160,22 +164,20 @@ def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids,
         ("UPDATE logs SET position = 1000", "a position is beyond"),
         ("DELETE FROM subscriptions", "nobody is subscribed to it"),
         ("DELETE FROM logs", "belongs to no log"),
-        ("DELETE FROM devices", "a device that is not there"),
+        pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
     ],
 )
-def test_check_finds_what_is_wrong(services, device_ids, tmp_path, url, damage, told):
+def test_check_finds_what_is_wrong(services, device_ids, url, damage, told):
     assert mirror_server("check", "--database", url).exit_code == 0
-    with closing(sqlite3.connect(tmp_path / "mirror.db")) as connection, connection:
-        connection.execute(damage)
+    databases.execute(url, damage)
     found = mirror_server("check", "--database", url)
     assert found.exit_code == 1
     assert told in found.output
 
 
-def test_a_database_of_a_newer_version_is_refused_with_a_cure(tmp_path, url):
+def test_a_database_of_a_newer_version_is_refused_with_a_cure(url):
     Database(url).close()
-    with closing(sqlite3.connect(tmp_path / "mirror.db")) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    databases.execute(url, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(DatabaseError, match="newer version"):
         Database(url)
 
@@ -189,7 +191,7 @@ def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
 
 
 def test_a_log_that_could_not_be_emptied_is_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
-    monkeypatch.setattr("mirror_server.store.database._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("mirror_server.store.sqlite._BUSY_SECONDS", 0.1)
     erase = ("erase", device_ids[0], "--yes", "--database", url)
     with services.database.read() as session:
         session.scalar("SELECT count(*) FROM devices")
@@ -215,7 +217,7 @@ def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, argumen
 
 def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
     backup = tmp_path / "old.db"
-    upgrade(backup, "0002")
+    upgrade(URL.create("sqlite", database=str(backup)), "0002")
     before = backup.read_bytes()
     target = f"sqlite:///{tmp_path}/restored.db"
     assert mirror_server("restore", backup, "--database", target).exit_code == 0
@@ -284,3 +286,47 @@ def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids,
     assert subscribed == 0
     assert (stream.take(), stream.is_over) == (b"", True)
     assert mirror_server("check", "--database", url).output == "all is well\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://nobody:secret@127.0.0.1:1/none", "check that PostgreSQL runs there"),
+        ("postgresql://nobody:secret@/none?host=/nowhere", "check that PostgreSQL runs there"),
+        ("postgresql://%", "cannot open"),
+        ("mysql://x", "write it as sqlite:///FILE"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_clear_error_without_the_password(url, told):
+    for arguments in (["keys", "list"], ["check"]):
+        refused = mirror_server(*arguments, "--database", url)
+        assert refused.exit_code == 1
+        assert told in refused.output
+        assert refused.output.count("\n") == 1
+        assert "secret" not in refused.output
+
+
+def test_a_postgresql_database_is_copied_by_its_own_tools(tmp_path):
+    url = databases.new_postgresql_url()
+    for arguments in (["backup", tmp_path / "x"], ["restore", __file__]):
+        refused = mirror_server(*arguments, "--database", url)
+        assert refused.exit_code == 1
+        assert "pg_dump" in refused.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@host/db",
+        "postgresql://me:se@cret@host:5432/db?sslmode=require",
+        "postgres://:secret@/db?host=/run",
+        "postgresql:///db?user=me&password=secret&host=h",
+    ],
+)
+def test_a_shown_url_has_no_password(url):
+    assert "cret" not in shown(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///mirror.db", "postgresql://me@host/db", "postgresql:///db?host=/run"])
+def test_a_url_without_a_password_is_shown_as_it_is(url):
+    assert shown(url) == url

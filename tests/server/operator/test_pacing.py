@@ -23,17 +23,14 @@ def wait_until_it_passes(server):
         assert time.monotonic() < end_at
 
 
-def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(server, pacing):
+def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(server, pacing, disk):
     wait_until_it_passes(server)
-    connection = server.services.database._writer_connection
-    assert server.services.database.settle(10)
-    connection.execute("PRAGMA query_only = 1")
-    assert server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
+    disk.break_down()
     server.services.bench.run(lambda _: None).exception(10)
     stands_at = server.now
     assert server.services.bench.run(lambda _: None).exception(10) is not None
     assert server.now == stands_at
-    connection.execute("PRAGMA query_only = 0")
+    disk.set_read_only(read_only=False)
     wait_until_it_passes(server)
 
 

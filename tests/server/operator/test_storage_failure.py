@@ -30,33 +30,6 @@ def device(server, key):
     return server.add_device(key, "d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
 
 
-class Disk:
-    """The disk under the server."""
-
-    def __init__(self, server):
-        self._server = server
-
-    def break_down(self):
-        # Where SQLite may only read, it fails as on a disk that was remounted read-only.
-        self._set(read_only=True)
-        assert self._server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
-
-    def mend(self):
-        self._set(read_only=False)
-        assert self._server.services.database.settle(10)
-
-    def _set(self, *, read_only):
-        assert not read_only or self._server.services.database.settle(10)
-        connection = self._server.services.database._writer_connection
-        connection.execute(f"PRAGMA query_only = {int(read_only)}")
-
-
-@pytest.fixture
-def disk(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    return Disk(server)
-
-
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES.values(), ids=CHANGES)
 def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(
     server, key, device, disk, method, path, body
@@ -145,10 +118,11 @@ def test_the_log_of_an_application_that_came_meanwhile_begins_when_the_disk_is_b
     assert [kind for kind, _ in server.log(newcomer)] == ["reg-updates"]
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, device):
     database = server.services.database
     pages = database.write(lambda session: session.scalar("PRAGMA page_count"))
-    connection = database._writer_connection
+    connection = database._backend._connection
     connection.execute(f"PRAGMA max_page_count = {pages}")
     rules = [{"endpoint-name": f"{number:064}", "resource-path": ["/3303/*"]} for number in range(1000)]
     answer = server.call(key, "PUT", "/v2/subscriptions", json=rules)

@@ -167,7 +167,7 @@ def test_a_channel_that_had_nothing_to_send_for_days_survives_a_failure(server, 
 
 
 def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoint, monkeypatch, caplog):
-    monkeypatch.setattr("mirror_server.webhook._PAUSE_AFTER_ERROR_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.webhook._PAUSE_SECONDS", 0)
     register(server, key, endpoint)
     failures = [sqlite3.OperationalError("disk I/O error")]
     read = server.services.log.read

@@ -8,11 +8,13 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     op.create_table(
         "callbacks",
-        sa.Column("app_id", sa.Text, primary_key=True),
+        sa.Column("app_id", TEXT, primary_key=True),
         sa.Column("registration", sa.Text, nullable=False),
         sa.Column("registered_at", sa.BigInteger, nullable=False),
         sa.Column("last_success_at", sa.BigInteger),

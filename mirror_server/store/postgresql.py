@@ -1,0 +1,345 @@
+"""The store on PostgreSQL. All processes together write as one would: a lock makes their transactions take turns.
+
+So numbers have no holes, and who sees an entry has seen all before it. Each process still puts all work that waits for
+its turn into one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from alembic.util import CommandError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from mirror_server.store import processes
+from mirror_server.store.backend import Write
+from mirror_server.store.connection import (
+    CHANNEL,
+    CONNECT_SECONDS,
+    Connection,
+    is_of_storage,
+    opened,
+    reason_of,
+    unreachable,
+)
+from mirror_server.store.failures import DatabaseError, StorageFailed
+from mirror_server.store.migrate import newer_version, upgrade
+from mirror_server.store.neighbours import Neighbours
+from mirror_server.store.session import Cursor, Row, Session
+from mirror_server.store.url import shown
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_WRITING_LOCK = 0x6D6972726F7201
+_SCHEMA_LOCK = 0x6D6972726F7202
+
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
+
+_OLDEST_VERSION = 140_000
+_CONNECT_AGAIN_SECONDS = 0.5
+_LONGEST_PAYLOAD = 7900
+_LONGEST_WORD = 1000
+# A process that stands still in the middle of a transaction must not hold up all others for ever.
+_WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
+
+
+class _Speaking(Session):
+    """A session that also tells the other processes something, when its transaction is on disk."""
+
+    def __init__(self, connection: PostgresBackend) -> None:
+        super().__init__(connection)
+        self.words: dict[str, None] = {}
+
+    def tell(self, word: str) -> None:
+        """See :class:`Session`; what was said by work that is undone does no harm."""
+        # An id that is that long, or has two lines, came from outside and names nothing.
+        if len(word.encode()) <= _LONGEST_WORD and "\n" not in word:
+            self.words[word] = None
+
+
+class _Reading(Session):
+    """A session that reads, and says so where the database cannot be reached any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._raw = connection
+
+    def rows(self, statement: str, **parameters: Any) -> list[Row]:
+        """See :class:`Session`."""
+        with _told():
+            return super().rows(statement, **parameters)
+
+    def row(self, statement: str, **parameters: Any) -> Row | None:
+        """See :class:`Session`."""
+        with _told():
+            return super().row(statement, **parameters)
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        """See :class:`Session`."""
+        with _told():
+            yield from self._raw.each(statement, size, parameters)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        if is_of_storage(error):
+            raise unreachable() from error
+        raise
+
+
+class PostgresBackend:
+    """A PostgreSQL database; see :class:`mirror_server.store.backend.Backend`.
+
+    Args:
+        url: ``postgresql://user:password@host:port/name``, or whatever libpq takes.
+
+    Raises:
+        DatabaseError: The database cannot be reached, or is not for this user to write.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.process_id = uuid.uuid4().hex[:16]
+        self.duty_token: str | None = None
+        """The token of this process where several may be on duty; ``None`` where none has to be."""
+        self.on_duty = True
+        self._url = url
+        _bring_to_newest_schema(url)
+        self._connection = self._connect_writer()
+        self.writing: _Speaking = _Speaking(self)
+        self._group = 0
+        self._mark_work = ""
+        self._hurries = threading.Event()
+        self._readers: set[Connection] = set()
+        self._idle_readers: list[Connection] = []
+        self._connect_again_at = 0.0
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] = {}, /) -> Cursor:
+        """Execute a statement of the thread that writes, on the connection it has at this moment."""
+        return self._connection.execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
+        """Execute a statement of the thread that writes, once for each set of parameters."""
+        self._connection.executemany(statement, parameters)
+
+    def begin(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self.writing.words.clear()
+        self._begin()
+        self._group += 1
+        now = time.time_ns() // 1_000_000
+        token = processes.note_group(self.writing, self.process_id, self._group, now)
+        self.on_duty = self.duty_token is None or token == self.duty_token
+        self._mark_work = "SAVEPOINT work"
+
+    def begin_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run(self._mark_work)
+        # One way to the database and back instead of two: the mark is moved by the next part.
+        self._mark_work = "RELEASE work; SAVEPOINT work"
+
+    def end_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`; the end of the transaction keeps it as well."""
+
+    def undo_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run("ROLLBACK TO work")
+
+    def commit(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        for payload in _payloads(self.process_id, list(self.writing.words)):
+            self.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+        try:
+            self._connection.run("COMMIT")
+        except psycopg.OperationalError:
+            if self._connection.is_usable or not self._was_committed():
+                raise
+
+    def undo(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._connection.is_usable:
+            self._connection.run("ROLLBACK")
+
+    def is_of_storage(self, error: BaseException) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return is_of_storage(error)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        connection = self._begin_reading()
+        try:
+            yield _Reading(connection)
+        finally:
+            self._end_reading(connection)
+
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        for connection in self._take_idle():
+            try:
+                found = statement(_Reading(connection))
+            except StorageFailed:
+                # It may have broken while it was idle.
+                self._drop(connection)
+            else:
+                self._idle_readers.append(connection)
+                return found
+        with self.read() as session:
+            return statement(session)
+
+    def purge(self) -> bool:
+        """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
+        connection = Connection(self._url)
+        try:
+            connection.run("VACUUM")
+        finally:
+            connection.close()
+        return True
+
+    def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return Neighbours(self._url, self, write, options=options, is_alone=is_alone)
+
+    def damage(self, session: Session) -> list[str]:  # noqa: ARG002 - other kinds look
+        """Nothing: PostgreSQL keeps to its foreign keys, and has pg_amcheck for its files."""
+        return []
+
+    def backup(self, path: Path) -> None:
+        """Refused: PostgreSQL has its own tools."""
+        raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
+
+    def hurry(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._hurries.set()
+
+    def close(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        # Also those of answers that nobody has read to their end.
+        while self._readers:
+            self._readers.pop().close()
+        self._connection.close()
+
+    def _begin(self) -> None:
+        """Begin when all others are done, on a new connection where the one of before is broken."""
+        try:
+            self._connection.run(_BEGIN)
+        except psycopg.OperationalError:
+            if self._connection.is_usable:
+                raise
+            self._connection = self._connect_writer()
+            self._connection.run(_BEGIN)
+
+    def _was_committed(self) -> bool:
+        """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
+        while True:
+            try:
+                # With the lock, the transaction is over, one way or the other.
+                self._begin()
+                return processes.last_group(self.writing, self.process_id) == self._group
+            except (psycopg.Error, StorageFailed):
+                _log.debug("PostgreSQL cannot tell yet what it stored", exc_info=True)
+            finally:
+                with suppress(psycopg.Error):
+                    self.undo()
+            if self._hurries.wait(_CONNECT_AGAIN_SECONDS):
+                return False
+
+    def _connect_writer(self) -> Connection:
+        connection = Connection(self._url)
+        connection.run(_WRITING_OPTIONS)
+        return connection
+
+    def _begin_reading(self) -> Connection:
+        """A connection in a transaction; those that broke while they were idle are dropped."""
+        for connection in self._take_idle():
+            with suppress(psycopg.Error):
+                connection.run(_BEGIN_READING)
+                return connection
+            self._drop(connection)
+        if time.monotonic() < self._connect_again_at:
+            # The thread of the web server must not wait again and again for a database that is not there.
+            raise unreachable()
+        try:
+            connection = Connection(self._url)
+        except StorageFailed:
+            self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
+            raise
+        self._readers.add(connection)
+        try:
+            connection.run(_BEGIN_READING)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+        return connection
+
+    def _take_idle(self) -> Iterator[Connection]:
+        """The connections that are idle, one after the other, until one of them serves."""
+        # Other threads take some too.
+        with suppress(IndexError):
+            while True:
+                yield self._idle_readers.pop()
+
+    def _end_reading(self, connection: Connection) -> None:
+        try:
+            connection.run("ROLLBACK")
+        except psycopg.Error:
+            self._drop(connection)
+        else:
+            self._idle_readers.append(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._readers.discard(connection)
+        connection.close()
+
+
+def _bring_to_newest_schema(url: str) -> None:
+    connection = opened(url)
+    is_too_old = connection.server_version < _OLDEST_VERSION
+    connection.close()
+    if is_too_old:
+        raise DatabaseError(f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed")
+
+    def connect() -> Any:
+        raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)
+        # Processes that start together must not both change the schema.
+        raw.execute("SELECT pg_advisory_lock(%s)", (_SCHEMA_LOCK,))
+        raw.commit()
+        return raw
+
+    try:
+        upgrade(URL.create("postgresql+psycopg"), connect=connect)
+    except CommandError as error:
+        raise newer_version(shown(url), error) from error
+    except (DBAPIError, psycopg.Error) as error:
+        reason = reason_of((error.orig if isinstance(error, DBAPIError) else None) or error)
+        raise DatabaseError(
+            f"cannot prepare the database {shown(url)}: {reason}; its user must be allowed to make tables in it"
+        ) from error
+
+
+def _payloads(process_id: str, words: Sequence[str]) -> Iterator[str]:
+    """The words, in as few notifications as their length allows."""
+    lines, size = [process_id], len(process_id)
+    for word in words:
+        added = 1 + len(word.encode())
+        if size + added > _LONGEST_PAYLOAD:
+            yield "\n".join(lines)
+            lines, size = [process_id], len(process_id)
+        lines.append(word)
+        size += added
+    if len(lines) > 1:
+        yield "\n".join(lines)

@@ -1,0 +1,101 @@
+"""The processes on one database: who is on duty, and what they ask of each other."""
+
+from __future__ import annotations
+
+from mirror_server.core.instants import Instant
+from mirror_server.store import settings
+from mirror_server.store.session import Session
+
+_DUTY = "duty"
+_ALIVE = 0x6D6972
+
+
+def duty(session: Session) -> str | None:
+    """The token of the process on duty, which is new each time a process takes over."""
+    return settings.get(session, _DUTY)
+
+
+def put_duty(session: Session, token: str) -> None:
+    """Note who is on duty from now on."""
+    settings.put(session, _DUTY, token)
+
+
+def note_group(session: Session, process_id: str, group: int, at: Instant) -> str | None:
+    """Note the number of a transaction in the transaction itself; gives the token of the process on duty."""
+    token: str | None = session.scalar(
+        "INSERT INTO processes (process_id, last_group, stored_at) VALUES (:process_id, :last_group, :at)"
+        " ON CONFLICT (process_id) DO UPDATE SET last_group = excluded.last_group, stored_at = excluded.stored_at"
+        " RETURNING (SELECT value FROM settings WHERE name = :duty)",
+        process_id=process_id,
+        last_group=group,
+        at=at,
+        duty=_DUTY,
+    )
+    return token
+
+
+def last_group(session: Session, process_id: str) -> int | None:
+    """The number of the last transaction of a process that was stored."""
+    number: int | None = session.scalar(
+        "SELECT last_group FROM processes WHERE process_id = :process_id", process_id=process_id
+    )
+    return number
+
+
+def show_alive(session: Session, process_id: str) -> None:
+    """Let others see, for as long as this connection of a process is open, that the process is alive."""
+    session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
+
+
+def is_alive(session: Session, process_id: str) -> bool:
+    """Whether a process is connected to the database."""
+    return bool(
+        session.scalar(
+            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid = CAST(:kind AS oid) AND CAST(CAST(objid AS bigint) AS bit(32)) ="
+            " CAST(CAST(hashtext(:id) AS bigint) AS bit(32)))",
+            kind=_ALIVE,
+            id=process_id,
+        )
+    )
+
+
+def forget_before(session: Session, instant: Instant) -> None:
+    """Forget the processes that stored nothing since the instant, and the calls from before."""
+    session.run("DELETE FROM processes WHERE stored_at < :instant", instant=instant)
+    session.run("DELETE FROM relayed_calls WHERE asked_at < :instant", instant=instant)
+
+
+def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> None:
+    """Ask something of the process on duty."""
+    session.run(
+        "INSERT INTO relayed_calls (call_id, asked_at, request) VALUES (:call_id, :at, :request)",
+        call_id=call_id,
+        at=at,
+        request=request,
+    )
+
+
+def call(session: Session, call_id: str) -> bytes | None:
+    """What is asked, unless it is answered already or no longer of interest."""
+    request: bytes | None = session.scalar(
+        "SELECT request FROM relayed_calls WHERE call_id = :call_id AND answer IS NULL", call_id=call_id
+    )
+    return request
+
+
+def put_answer(session: Session, call_id: str, answer: bytes) -> None:
+    """Answer a call."""
+    session.run("UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, answer=answer)
+
+
+def answer(session: Session, call_id: str) -> bytes | None:
+    """The answer of a call."""
+    found: bytes | None = session.scalar("SELECT answer FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
+    return found
+
+
+def delete_call(session: Session, call_id: str) -> None:
+    """Forget a call."""
+    session.run("DELETE FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)

@@ -1,0 +1,204 @@
+"""The SQLite file: its connections, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from alembic.util import CommandError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from mirror_server.store.backend import Write
+from mirror_server.store.failures import DatabaseError
+from mirror_server.store.migrate import newer_version, upgrade
+from mirror_server.store.session import Session
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 10
+
+_STORAGE_CODES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+_DAMAGE = {
+    "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
+    "the file is damaged": "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+}
+
+
+class _Reader(Session):
+    """A session that only reads."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.close = connection.close
+
+
+class SqliteBackend:
+    """A database in a file; see :class:`mirror_server.store.backend.Backend`.
+
+    Args:
+        path: The file, which is made where there is none, and brought to the newest schema.
+
+    Raises:
+        DatabaseError: The file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            upgrade(URL.create("sqlite", database=str(path)))
+            self._connection = self._connect()
+        except CommandError as error:
+            raise newer_version(str(path), error) from error
+        except (sqlite3.Error, DBAPIError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise DatabaseError(
+                f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
+            ) from error
+        self.writing = Session(self._connection)
+        self._idle_readers: list[_Reader] = []
+
+    process_id = "the only one"
+    on_duty = True
+
+    def begin(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def begin_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("SAVEPOINT work")
+
+    def end_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("RELEASE work")
+
+    def undo_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("ROLLBACK TO work")
+        self._connection.execute("RELEASE work")
+
+    def commit(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.execute("COMMIT")
+
+    def undo(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def is_of_storage(self, error: BaseException) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        # The lowest byte is the kind of error, the others tell more of it.
+        return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE_CODES
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        session = self._take_reader()
+        try:
+            session.run("BEGIN")
+            try:
+                yield session
+            finally:
+                session.run("ROLLBACK")
+        finally:
+            self._idle_readers.append(session)
+
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        session = self._take_reader()
+        try:
+            return statement(session)
+        finally:
+            self._idle_readers.append(session)
+
+    def purge(self) -> bool:
+        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+        with closing(self._connect()) as connection:
+            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
+
+    def meet(self, write: Write, *, options: str, is_alone: bool) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
+
+    def damage(self, session: Session) -> list[str]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return [f"{what}: {where}" for what, statement in _DAMAGE.items() for (where,) in session.rows(statement)]
+
+    def backup(self, path: Path) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        with closing(self._connect()) as source:
+            _copy(source, path)
+
+    def hurry(self) -> None:
+        """Nothing is waited for here."""
+
+    def close(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+        self._connection.close()
+
+    def _take_reader(self) -> _Reader:
+        """A session that only reads, out of those that are idle; there are as many as read at once."""
+        try:
+            return self._idle_readers.pop()
+        except IndexError:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+            return _Reader(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted may be personal data: overwritten, not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
+        return connection
+
+
+def copy(source: Path, path: Path) -> None:
+    """Copy the database in a file, which is only read, into a new file.
+
+    Raises:
+        DatabaseError: It is no database, or the new file is there already or cannot be written.
+    """
+    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            connection.execute("SELECT count(*) FROM alembic_version")
+        except sqlite3.Error as error:
+            raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
+        _copy(connection, path)
+
+
+def _copy(source: sqlite3.Connection, path: Path) -> None:
+    if path.exists():
+        raise DatabaseError(f"{path} is there already; name a file that is not")
+    try:
+        with closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+    except (sqlite3.Error, OSError) as error:
+        # A part of a database is none.
+        path.unlink(missing_ok=True)
+        raise DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write") from error

@@ -1,0 +1,107 @@
+"""Several processes on one PostgreSQL database: E1, writes and observations, against one process and against SQLite.
+
+PostgreSQL is one of this machine, started for the benchmark in a folder of its own, with its usual settings: a commit
+is on disk before it is told. It shares its cores with the processes, which a machine of its own would not; the load
+generator has the last core to itself. The process on duty holds the devices, so observations come in at that one alone;
+E1 and writes go to all processes in turn.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from children import ROOT, Program, Server, free_port, program, server
+from device_object import object_requests
+from filling import Filled, fill, fill_database
+from growth import write_requests
+from machine import on_cores
+from measuring import Figure, alternate, ratio
+from peers import PeerMissing
+from run_settings import Run
+from serving import devices_in, with_device_side
+
+NAME = "processes"
+_COUNTS = (1, 2, 4)
+_GROUPS_IN_FLIGHT = 4
+_LARGE_BATCH = "observation in batches"
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    there = sorted(run.cores.two | run.cores.client)
+    cores, last = frozenset(there[:-1] or there), frozenset(there[-1:])
+    sizes = {"device_count": run.scale.devices, "resource_count": run.scale.resources}
+    with ExitStack() as stack:
+        start = stack.enter_context
+        generator = start(program("load_program.py", folder=run.folder, cores=last))
+        run = replace(run, generator=generator)
+        on_sqlite = fill(run.folder / "processes.db", **sizes)
+        alone, sqlite_devices = start(with_device_side(run, on_sqlite, cores))
+        on_postgresql = fill_database(start(_postgresql(cores)), **sizes)
+        first, devices = start(devices_in(run, on_postgresql.url, cores))
+        servers = [first, *(start(_another(run, on_postgresql.url, cores)) for _ in range(max(_COUNTS) - 1))]
+        sides = _sides(run, on_sqlite, alone, sqlite_devices, "SQLite", [alone], (1,))
+        sides |= _sides(run, on_postgresql, first, devices, "PostgreSQL", servers, _COUNTS)
+        samples = alternate(sides, run.scale.rounds)
+    for what in ("E1", "write", "observation", _LARGE_BATCH):
+        ours, theirs = f"{what}, PostgreSQL 1", f"{what}, SQLite 1"
+        yield ratio(NAME, f"{what}, PostgreSQL / SQLite, one process each", samples, ours, theirs, "/s")
+    for what in ("E1", "write"):
+        for count in _COUNTS[1:]:
+            many, one = f"{what}, PostgreSQL {count}", f"{what}, PostgreSQL 1"
+            yield ratio(NAME, f"{what}, {count} processes / 1", samples, many, one, "/s")
+
+
+def _sides(
+    run: Run,
+    filled: Filled,
+    on_duty: Server,
+    devices: Program,
+    name: str,
+    servers: list[Server],
+    counts: tuple[int, ...],
+) -> dict[str, Callable[[], float]]:
+    sides: dict[str, Callable[[], float]] = {
+        f"observation, {name} 1": partial(_observations, run, filled, devices, run.scale.in_flight, 1),
+        f"{_LARGE_BATCH}, {name} 1": partial(_observations, run, filled, devices, _GROUPS_IN_FLIGHT, run.scale.batch),
+    }
+    requests = {"E1": object_requests(filled), "write": write_requests(on_duty, filled.key)}
+    for what, listed in requests.items():
+        for count in counts:
+            sides[f"{what}, {name} {count}"] = partial(run.rate, on_duty, listed, servers[1:count])
+    return sides
+
+
+def _observations(run: Run, filled: Filled, devices: Program, in_flight: int, batch: int) -> float:
+    common: dict[str, Any] = {"device_ids": filled.device_ids, "path": filled.paths[0], "seconds": run.scale.seconds}
+    rate: float = devices.ask(do="saturate", **common, in_flight=in_flight, batch=batch)["rate"]
+    return rate
+
+
+def _another(run: Run, database_url: str, cores: frozenset[int]) -> Any:
+    port = free_port()
+    command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database_url]
+    command += ["--simulate", "0", "--no-access-log"]
+    return server("mirror", command, port, folder=run.folder, cores=cores, ready="/readyz")
+
+
+@contextmanager
+def _postgresql(cores: frozenset[int]) -> Iterator[str]:
+    """A PostgreSQL with an empty database, whose URL this gives."""
+    # The one the tests start for themselves.
+    sys.path.append(str(ROOT / "tests"))
+    try:
+        with on_cores(cores):
+            cluster = importlib.import_module("databases").Cluster("max_connections=200")
+    except (AssertionError, ImportError) as error:
+        raise PeerMissing(f"PostgreSQL cannot be started: {error}") from error
+    try:
+        cluster.execute("CREATE DATABASE benchmark")
+        yield cluster.url("benchmark")
+    finally:
+        cluster.remove()

@@ -1,0 +1,150 @@
+"""The databases of the tests: SQLite files, or databases of a PostgreSQL of their own.
+
+``MIRROR_TEST_DATABASE=postgresql`` runs the tests that use :func:`new_database_url` on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from sqlalchemy.engine import URL
+
+from mirror_server.store import migrate
+from mirror_server.store.database import Database
+
+ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
+_numbers = count(1)
+
+
+class Cluster:
+    """A PostgreSQL server that listens on a socket in a temporary folder only."""
+
+    def __init__(self, *settings: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mirror-postgresql-", dir="/tmp"))
+        self._settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", *settings]
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres")
+        self._run("initdb", "--username=mirror", "--auth=trust", "--encoding=UTF8", "--no-sync", "--no-instructions")
+        self.start()
+
+    def url(self, name: str) -> str:
+        return f"postgresql://mirror@/{name}?host={self.folder}"
+
+    def start(self) -> None:
+        options = " ".join(f"-c {setting}" for setting in self._settings)
+        self._run("pg_ctl", "start", "--wait", f"--log={self.folder}/log", f"--options={options}")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "stop", "--wait", f"--mode={mode}")
+
+    def remove(self) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self.folder)
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [_program(program), f"--pgdata={self.folder}/data", *arguments]
+        # PostgreSQL refuses to run as root.
+        user = "postgres" if os.geteuid() == 0 else None
+        subprocess.run(
+            command, user=user, cwd=self.folder, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=sys.stderr
+        )
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or max(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), default=None)
+    assert found, f"the tests need PostgreSQL's {name}; on Debian: apt-get install postgresql"
+    return found
+
+
+@cache
+def cluster() -> Cluster:
+    """The PostgreSQL of this run, with a template whose schema is the newest; not for what must survive a crash."""
+    started = Cluster("fsync=off", "full_page_writes=off", "max_connections=200")
+    started.execute("CREATE DATABASE template")
+    Database(started.url("template")).close()
+    return started
+
+
+def new_database_url(folder: Path, *, template: str = "template") -> str:
+    """A database of its own for a test, with the newest schema or without any."""
+    return new_postgresql_url(template) if ON_POSTGRESQL else f"sqlite:///{folder}/mirror.db"
+
+
+_made: list[str] = []
+
+
+def new_postgresql_url(template: str = "template") -> str:
+    """A database like the template; like ``template0`` it is empty."""
+    name = f"test_{next(_numbers)}"
+    cluster().execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    _made.append(name)
+    return cluster().url(name)
+
+
+def mark() -> int:
+    """How many PostgreSQL databases there are, for :func:`drop_since`."""
+    return len(_made)
+
+
+def drop_since(first: int) -> None:
+    """Drop the PostgreSQL databases that were made since then."""
+    for name in _made[first:]:
+        cluster().execute(f"DROP DATABASE {name} WITH (FORCE)")
+    del _made[first:]
+
+
+def remove_cluster() -> None:
+    """Stop the PostgreSQL of this run, if it was started."""
+    if cluster.cache_info().currsize:
+        cluster().remove()
+
+
+def query(url: str, statement: str) -> list[Any]:
+    """The rows of a statement on a connection of its own, past all of the server."""
+    with closing(_connect(url)) as connection, connection:
+        return connection.execute(statement).fetchall()
+
+
+def execute(url: str, *statements: str) -> None:
+    """Execute statements on a connection of their own; SQLite holds no foreign keys there."""
+    with closing(_connect(url)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def tables(url: str) -> set[str]:
+    source = "pg_tables WHERE schemaname = 'public'" if is_postgresql(url) else "sqlite_master WHERE type = 'table'"
+    column = "tablename" if is_postgresql(url) else "name"
+    # What a process stores of itself with every transaction.
+    return {name for (name,) in query(url, f"SELECT {column} FROM {source}")} - {"processes"}
+
+
+def upgrade_to(url: str, revision: str) -> None:
+    """Make the schema of a revision in a database without one."""
+    if is_postgresql(url):
+        migrate.upgrade(URL.create("postgresql+psycopg"), revision, connect=lambda: psycopg.connect(url))
+    else:
+        migrate.upgrade(URL.create("sqlite", database=url.removeprefix("sqlite:///")), revision)
+
+
+def is_postgresql(url: str) -> bool:
+    return url.startswith("postgresql")
+
+
+def _connect(url: str) -> Any:
+    return psycopg.connect(url) if is_postgresql(url) else sqlite3.connect(url.removeprefix("sqlite:///"))

@@ -1,0 +1,402 @@
+"""Several server processes on one PostgreSQL database: any may answer, one may die, and the database may restart."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import databases
+import pytest
+from process_load import SWITCH, Load, Reader, pending_without_command
+from process_receiver import Receiver, numbers_of, register
+from process_server import Application, ServerProcess, decoded, run_command, wait_until
+
+from mirror_sdk.wire.snapshot import NDJSON
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE = "/3303/0/5700"
+StartServers = Callable[..., list[ServerProcess]]
+
+
+@pytest.fixture
+def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServers]:
+    """Starts several processes on one database; the first one is on duty."""
+    servers: list[ServerProcess] = []
+
+    def start(count: int, database_url: str, *options: str) -> list[ServerProcess]:
+        for number in range(count):
+            folder = tmp_path_factory.mktemp(f"server-{number}")
+            servers.append(ServerProcess(folder, *(options or ("--simulate", "0")), database_url=database_url))
+        servers[0].start()
+        start_all(servers[1:])
+        return servers
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def start_all(servers: list[ServerProcess]) -> None:
+    """Start them all at once."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda server: server.start(), servers))
+
+
+@pytest.fixture
+def pair(start_servers: StartServers) -> list[ServerProcess]:
+    return start_servers(2, databases.new_postgresql_url())
+
+
+@pytest.fixture
+def applications(pair: list[ServerProcess]) -> tuple[Application, Application]:
+    """One application at the process on duty, and the same one at the other process."""
+    key = pair[0].key()
+    return pair[0].client(key), pair[1].client(key)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver(5)
+    yield made
+    made.close()
+
+
+def device(application: Application, name: str) -> str:
+    return application.add_device(
+        name,
+        {"path": SWITCH, "value": "0", "writable": True, "observable": True},
+        {"path": TEMPERATURE, "value": "21", "observable": True},
+    )
+
+
+def held_poll(application: Application) -> Any:
+    """The answer of a long plain poll; who looks whether it is open may be in its way for a moment."""
+    return wait_until(lambda: (answer := application.poll(hold=15)).status_code != 409 and answer, "a poll")
+
+
+def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it(applications) -> None:
+    first, second = applications
+    device_id = device(second, "d")
+    assert second.simulated_values(device_id) == first.simulated_values(device_id)
+    assert second.write(device_id, SWITCH, "1", "w").status_code == 202
+    assert second.response("w")["status"] == first.response("w")["status"] == 200
+    assert first.simulated_values(device_id)[SWITCH] == "1"
+    assert decoded(second.resource(device_id, SWITCH)["desired"]["value"]) == "1"
+    second.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
+    wait_until(lambda: second.resource(device_id, TEMPERATURE)["subscribed"], "the subscription")
+    second.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": "22"})
+    assert decoded(first.resource(device_id, TEMPERATURE)["reported"]["value"]) == "22"
+    assert second.http.patch("/sim/v1/devices/none", json={"online": True}).status_code == 404
+    assert second.http.post("/sim/v1/devices", json={"endpoint_name": 1}).status_code == 400
+
+
+def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(applications) -> None:
+    first, second = applications
+    device_id = device(second, "d")
+    second.patch_device(device_id, online=False)
+    second.write(device_id, SWITCH, "1", "late", expiry_seconds=60)
+    second.write(device_id, SWITCH, "2", "never", expiry_seconds=1)
+    assert second.response("never")["error"] == "REQUEST_EXPIRED"
+    second.patch_device(device_id, online=True, latency_seconds=1)
+    in_hand = wait_until(lambda: second.json("GET", "/v2/device-requests")["data"], "the request to be listed")
+    assert [(entry["async_response_id"], entry["state"]) for entry in in_hand] == [("late", "with_device")]
+    assert in_hand == first.json("GET", "/v2/device-requests")["data"]
+    assert second.response("late")["status"] == 200
+
+
+def test_who_waits_at_one_process_is_woken_by_another(applications) -> None:
+    first, second = applications
+    device_id = device(first, "d")
+    with ThreadPoolExecutor(4) as pool:
+        for asked, other in ((first, second), (second, first)):
+            after = int(asked.poll(after="latest", hold=0).headers["Mirror-Cursor"])
+            held = [pool.submit(each.poll, after=after, hold=20) for each in (asked, other)]
+            other.read(device_id, SWITCH, f"read-{after}")
+            assert [each.result(5).json()["async-responses"][0]["id"] for each in held] == [f"read-{after}"] * 2
+
+
+def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -> None:
+    first, second = applications
+    device_id = device(first, "d")
+    while second.poll(hold=0).status_code == 200:
+        pass
+    got: list[str] = []
+    for number in range(6):
+        first.read(device_id, SWITCH, f"r{number}")
+        first.response(f"r{number}")
+        asked = (first, second)[number % 2]
+        got += [entry["id"] for entry in asked.poll(hold=5).json()["async-responses"]]
+    assert got == [f"r{number}" for number in range(6)]
+    with ThreadPoolExecutor(2) as pool:
+        held = pool.submit(held_poll, second)
+        wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
+        assert second.poll(hold=0).status_code == 409
+        assert first.json("GET", "/v2/notification/channel") == second.json("GET", "/v2/notification/channel")
+        second.json("DELETE", "/v2/notification/pull")
+        assert held.result(5).status_code == 410
+        left = pool.submit(second.http.get, "/v2/notification/pull", timeout=0.5)
+        assert left.exception(5) is not None
+        wait_until(lambda: first.poll(hold=0).status_code == 204, "the poll to be closed with its connection")
+
+
+def test_snapshots_of_either_process_miss_no_change_while_both_write(pair, applications) -> None:
+    device_ids = [device(applications[0], f"d{number}") for number in range(4)]
+    loads = [Load(pair[n % 2], applications[0].key, device_id, n) for n, device_id in enumerate(device_ids)]
+    seen: dict[str, Any] = {}
+    revision = 0
+    for number in range(120):
+        asked = applications[number % 2]
+        changed, end = snapshot(asked, changed_after=revision)
+        assert end["revision"] >= revision, "a process showed less than the other one before"
+        seen |= changed
+        revision = end["revision"]
+        # What each process holds of a device is never older than what the other one just showed.
+        for device_id, shown in list(changed.items())[:1]:
+            later = applications[(number + 1) % 2].json("GET", f"/v3/devices/{device_id}/echo")
+            assert (later["last_reported_at"] or "") >= (shown["last_reported_at"] or "")
+    for load in loads:
+        load.stop()
+    wait_until(lambda: not applications[0].json("GET", "/v2/device-requests")["data"], "all requests to be answered")
+    changed, end = snapshot(applications[1], changed_after=revision)
+    for application in applications:
+        assert snapshot(application, changed_after=0)[0] == seen | changed
+        for device_id in device_ids:
+            shown = application.json("GET", f"/v3/devices/{device_id}/echo")
+            assert {**shown, "created_at": None} == (seen | changed)[device_id]
+    assert snapshot(applications[0], changed_after=end["revision"])[0] == {}
+    assert sum(len(load.accepted) for load in loads) > 50
+
+
+def snapshot(application: Application, **query: Any) -> tuple[dict[str, Any], Any]:
+    """The changed devices of a snapshot by id, without the time at which they were shown, and its end."""
+    answer = application.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON})
+    *lines, end = map(json.loads, answer.text.splitlines())
+    assert end["object"] == "snapshot-end"
+    changed = [line for line in lines if line["object"] == "device-echo"]
+    return {line["device_id"]: {**line, "created_at": None} for line in changed}, end
+
+
+def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], applications) -> None:
+    first, second = applications
+    rules = [{"endpoint-type": "x"}]
+    second.json("PUT", "/v2/subscriptions", json=rules)
+    assert first.json("GET", "/v2/subscriptions") == rules
+    key_id = first.key.split("_")[1]
+    assert run_command("keys", "revoke", key_id, "--database", pair[0].database_url).returncode == 0
+    assert {each.http.get("/v3/devices").status_code for each in applications} == {401}
+
+
+def test_a_poll_goes_on_at_the_other_process_when_the_one_on_duty_dies(pair, applications, receiver) -> None:
+    _, second = applications
+    device_id = device(second, "d")
+    while second.poll(hold=0).status_code == 200:
+        pass
+    second.patch_device(device_id, online=False)
+    second.write(device_id, SWITCH, "1", "w")
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(held_poll, second)
+        wait_until(lambda: second.poll(hold=0).status_code == 409, "the poll to be open")
+        pair[0].kill()
+        assert held.result(10).status_code in {204, 503}
+    wait_until(lambda: second.http.get("/sim/v1/devices").status_code == 200, "the other process to take over")
+    second.patch_device(device_id, online=True)
+    (response,) = second.poll(hold=10).json()["async-responses"]
+    assert (response["id"], response["status"]) == ("w", 200)
+    second.json("DELETE", "/v2/notification/pull")
+    register(second, receiver, 0)
+    second.read(device_id, SWITCH, "r")
+    wait_until(lambda: receiver.batches, "the webhook to be called by the process that is left")
+
+
+def test_a_poll_that_was_passed_on_by_a_process_that_died_takes_nothing_with_it(pair, applications) -> None:
+    first, second = applications
+    device_id = device(first, "d")
+    while second.poll(hold=0).status_code == 200:
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(held_poll, second)
+        wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
+        pair[1].kill()
+        assert held.exception(5) is not None
+    first.read(device_id, SWITCH, "r")
+    first.response("r")
+    (response,) = first.poll(hold=5).json()["async-responses"]
+    assert response["id"] == "r"
+
+
+def test_processes_that_start_together_make_one_schema_and_one_is_on_duty(tmp_path_factory) -> None:
+    url = databases.new_postgresql_url("template0")
+    servers = [ServerProcess(tmp_path_factory.mktemp("together"), database_url=url) for _ in range(4)]
+    try:
+        start_all(servers)
+        key = servers[0].key()
+        texts = [server.client(key).http.get("/metrics").text for server in servers]
+        assert sorted("mirror_on_duty 1.0" in text for text in texts) == [False, False, False, True]
+        on_duty = next(server for server, text in zip(servers, texts, strict=True) if "mirror_on_duty 1.0" in text)
+        assert on_duty.stop() == 0
+        left = [server.client(key).http for server in servers if server is not on_duty]
+        wait_until(lambda: sum("mirror_on_duty 1.0" in http.get("/metrics").text for http in left) == 1, "a successor")
+    finally:
+        for server in servers:
+            server.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "refused_options"),
+    [
+        (("--simulate", "0"), ()),
+        ((), ("--simulate", "0")),
+        ((), ("--clock", "manual")),
+        (("--clock", "manual", "--simulate", "0"), ("--clock", "manual", "--simulate", "0")),
+    ],
+)
+def test_processes_that_do_not_fit_together_are_refused(start_servers, options, refused_options) -> None:
+    url = databases.new_postgresql_url()
+    start_servers(1, url, *(options or ("--port", "0")))
+    refused = run_command("run", "--port", "0", "--database", url, *refused_options)
+    assert refused.returncode == 1
+    assert "another process serves" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+class Fleet:
+    """Processes under load: an application at each, a device for each, a reader, and a webhook of another one."""
+
+    def __init__(self, servers: list[ServerProcess], receiver: Receiver) -> None:
+        self.servers = servers
+        self.key = servers[0].key()
+        self.application = servers[-1].client(self.key)
+        self.listening = servers[-1].application()
+        register(self.listening, receiver, 0)
+        self.receiver = receiver
+        device_ids = [device(self.application, f"load-{number}") for number in range(4)]
+        self.application.patch_device(device_ids[1], latency_seconds=0.01)
+        self.application.patch_device(device_ids[2], latency_seconds=0.05)
+        for key in (self.application, self.listening):
+            key.json("PUT", f"/v2/subscriptions/{device_ids[0]}{SWITCH}")
+        self.readers = [Reader(server, self.key) for server in servers]
+        self.loads = [
+            Load(servers[number % len(servers)], self.key, device_id, number)
+            for number, device_id in enumerate(device_ids)
+        ]
+
+    def accepted(self) -> int:
+        return sum(len(load.accepted) for load in self.loads)
+
+    def go_on(self, count: int) -> None:
+        """Wait until so many more requests were accepted."""
+        wanted = self.accepted() + count
+        wait_until(lambda: self.accepted() >= wanted, "requests to be accepted", seconds=40)
+
+    def check(self) -> None:
+        """Let everything end, and see that nothing was lost or doubled."""
+        for load in self.loads:
+            load.stop()
+        application = self.application
+        placed = [async_id for load in self.loads for async_id in load.accepted]
+        wait_until(lambda: len(application.responses()) >= len(placed), "all async responses", seconds=60)
+        entries = list(application.entries())
+        for reader in self.readers:
+            wait_until(partial(self._has_read, reader, len(entries)), "the readers to get everything", seconds=20)
+            reader.stop()
+        uids: dict[str, list[str]] = {}
+        for kind, entry in application.entries():
+            uids.setdefault(kind, []).append(entry["uid"])
+        assert [load.unexpected for load in self.loads] == [[]] * len(self.loads)
+        assert [reader.gaps for reader in self.readers] == [[]] * len(self.readers)
+        responses = application.responses()
+        assert {async_id: len(found) for async_id, found in responses.items()} == dict.fromkeys(placed, 1)
+        assert {found[0]["status"] for found in responses.values()} == {200}
+        assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
+        assert [reader.uids for reader in self.readers] == [uids] * len(self.readers)
+        for load in self.loads:
+            desired = application.resource(load.device_id, SWITCH)["desired"]
+            assert (desired["status"], decoded(desired["value"])) == (1, load.last_written)
+            assert application.simulated_values(load.device_id)[SWITCH] == load.last_written
+        self._check_webhook()
+        url = self.servers[0].database_url
+        assert pending_without_command(self.servers[0]) == []
+        assert run_command("check", "--database", url).stdout == "all is well\n"
+        assert [server.stderr.count("Traceback") for server in self.servers] == [0] * len(self.servers)
+
+    @staticmethod
+    def _has_read(reader: Reader, count: int) -> bool:
+        return reader.after >= count
+
+    def _check_webhook(self) -> None:
+        numbers = numbers_of(self.listening)
+        log = list(numbers)
+        wait_until(lambda: log[-1] in {uid for batch in self.receiver.batches for uid in batch}, "the webhook", 60)
+        assert self.receiver.unexpected == []
+        reached = 0
+        for batch in self.receiver.batches:
+            found = [numbers[uid] for uid in batch]
+            assert min(found) <= reached + 1, "a hole"
+            reached = max(reached, *found)
+        assert reached == len(log)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_kills_of_any_process_under_load_lose_nothing_and_double_nothing(start_servers, receiver, count) -> None:
+    chance = random.Random(count)
+    servers = start_servers(count, databases.new_postgresql_url())
+    fleet = Fleet(servers, receiver)
+    # Each dies twice, two of four at a time; where one of two died, the other goes on alone.
+    for number in range(4):
+        fleet.go_on(chance.randint(20, 150))
+        killed = [servers[number % count], *([servers[(number + 1) % count]] if count == 4 else [])]
+        for server in killed:
+            server.kill()
+        assert pending_without_command(servers[0]) == []
+        wait_until(
+            lambda: any(server.child.running and _is_served(server, fleet.key) for server in servers), "a take-over", 20
+        )
+        start_all(killed)
+    fleet.go_on(50)
+    fleet.check()
+
+
+def _is_served(server: ServerProcess, key: str) -> bool:
+    """Whether a process answers what only the one on duty knows."""
+    application = Application(server.url, key)
+    try:
+        return application.http.get("/sim/v1/devices").status_code == 200
+    finally:
+        application.http.close()
+
+
+@pytest.fixture
+def durable() -> Iterator[databases.Cluster]:
+    """A PostgreSQL of the test's own, which writes to the disk before it answers."""
+    cluster = databases.Cluster()
+    yield cluster
+    cluster.remove()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_postgresql_under_load_is_survived(start_servers, durable, receiver, mode) -> None:
+    servers = start_servers(2, durable.url("postgres"))
+    fleet = Fleet(servers, receiver)
+    for _ in range(3):
+        fleet.go_on(60)
+        durable.stop(mode)
+        answers = [refusal(fleet, server) for server in servers]
+        assert [answer.status_code for answer in answers] == [503, 503]
+        assert all("database" in answer.json()["message"] for answer in answers)
+        assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers)
+        durable.start()
+    fleet.go_on(60)
+    fleet.check()
+
+
+def refusal(fleet: Fleet, server: ServerProcess) -> Any:
+    application = Application(server.url, fleet.key)
+    try:
+        return application.http.get("/v3/devices")
+    finally:
+        application.http.close()

@@ -1,0 +1,309 @@
+"""Servers on one PostgreSQL database: a transaction whose end was not told, a duty that is lost and taken again."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import databases
+import psycopg
+import pytest
+
+from mirror_server import keys
+from mirror_server.answering import answer_others
+from mirror_server.app import create_app
+from mirror_server.config import Settings
+from mirror_server.core.commands import CommandRequest
+from mirror_server.devices.simulator import SimulatedResource
+from mirror_server.keys import Scope
+from mirror_server.service.commands import Placement
+from mirror_server.services import Services
+from mirror_server.store import devices, revisions, settings
+from mirror_server.store.database import Database
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.failures import NotOnDuty, StorageFailed
+from mirror_server.store.maintenance import violations
+from mirror_server.store.session import Session
+
+PATH = "/3311/0/5850"
+
+
+@pytest.fixture
+def url() -> str:
+    return databases.new_postgresql_url()
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    opened = Database(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def open_services(url: str) -> Iterator[Callable[[], Services]]:
+    opened: list[Services] = []
+
+    def start() -> Services:
+        services = Services(Settings(database_url=url, simulate=0))
+        answer_others(services, create_app(services))
+        opened.append(services)
+        services.start()
+        return services
+
+    yield start
+    for services in opened:
+        if not services._neighbours._is_closing.is_set():
+            services.close()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
+    end_at = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end_at
+        threading.Event().wait(0.01)
+    return value
+
+
+def count_up(session: Any) -> int:
+    number = int(settings.get(session, "counted") or 0) + 1
+    settings.put(session, "counted", str(number))
+    return number
+
+
+def counted(database: Database) -> int:
+    with database.read() as session:
+        return int(settings.get(session, "counted") or 0)
+
+
+def cut_once(database: Database, when: str) -> None:
+    """Lose the connection at the next COMMIT, before or after PostgreSQL did it."""
+    connection = database._backend._connection
+    run = connection.run
+
+    def cut(command: str) -> None:
+        if command == "COMMIT":
+            if when == "after":
+                run(command)
+            connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        run(command)
+
+    connection.run = cut
+
+
+@pytest.mark.parametrize("insists", [True, False])
+def test_what_was_stored_though_nobody_said_so_is_not_stored_again(database, insists):
+    cut_once(database, "after")
+    submit = database.insist if insists else database.submit
+    assert submit(count_up).result(10) == 1
+    assert counted(database) == 1
+    assert database.write(count_up) == 2
+
+
+def test_what_was_not_stored_is_refused_or_done_again(database, monkeypatch):
+    monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
+    cut_once(database, "before")
+    with pytest.raises(StorageFailed):
+        database.submit(count_up).result(10)
+    assert counted(database) == 0
+    cut_once(database, "before")
+    assert database.insist(count_up).result(10) == 1
+    assert counted(database) == 1
+
+
+def test_writers_take_turns_and_lose_no_change_of_each_other(url):
+    opened = [Database(url) for _ in range(3)]
+    futures = [database.submit(count_up) for _ in range(50) for database in opened]
+    assert sorted(future.result(20) for future in futures) == list(range(1, 151))
+    for database in opened:
+        database.close()
+
+
+def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_later(url):
+    """Three write at once, and a fourth keeps a copy by asking for what is newer than it has seen."""
+    opened = [Database(url) for _ in range(3)]
+    reading = Database(url)
+    reading.write(lambda session: [devices.put(session, device_row(f"d{number}")) for number in range(8)])
+    chance = random.Random(0)
+    copied: dict[str, int] = {}
+    seen = 0
+    under_way: set[Any] = set()
+    for number in range(400):
+        device_id = f"d{chance.randrange(8)}"
+        under_way.add(chance.choice(opened).submit(partial(report_number, device_id=device_id, number=number)))
+        if number % 3 == 0:
+            with reading.read() as session:
+                last = revisions.last(session)
+                newer = "SELECT d.device_id, d.revision FROM devices d WHERE d.revision > :seen"
+                copied |= dict(session.rows(newer, seen=seen))
+            assert max(copied.values(), default=0) <= last, "a device is ahead of the counter"
+            assert last >= seen
+            seen = last
+    assert {future.result(20) for future in under_way}
+    with reading.read() as session:
+        everything = dict(session.rows("SELECT device_id, revision FROM devices"))
+        newest = dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :seen", seen=seen))
+        assert max(everything.values()) == revisions.last(session)
+    assert copied | newest == everything
+    for database in (*opened, reading):
+        database.close()
+
+
+def device_row(device_id: str) -> DeviceRow:
+    return DeviceRow(device_id, device_id, "x", 1, 0, 60, 0, 0, 0, 0)
+
+
+def report_number(session: Any, *, device_id: str, number: int) -> int:
+    value = {"value": str(number).encode(), "content_type": "text/plain", "origin": "read", "expires_at": None}
+    devices.report(session, [{"device_id": device_id, "path": PATH, "at": number, **value}])
+    return number
+
+
+def test_rows_are_taken_a_few_at_a_time_and_the_others_are_not_made_before(database):
+    late_failure = "SELECT 1 / (10000 - number) FROM generate_series(1, 20000) AS number"
+    with database.read() as session:
+        some = session.each(late_failure, 100)
+        assert [len(next(some)) for _ in range(3)] == [100, 100, 100]
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            list(some)
+
+
+def test_what_was_begun_to_be_read_is_refused_in_words_when_the_database_goes(url, database):
+    with database.read() as session:
+        some = session.each("SELECT number FROM generate_series(1, 20000) AS number", 100)
+        next(some)
+        databases.query(url, f"SELECT pg_terminate_backend({session.scalar('SELECT pg_backend_pid()')}, 5000)")
+        with pytest.raises(StorageFailed):
+            list(some)
+    with database.read() as session:
+        assert session.scalar("SELECT 1") == 1
+
+
+def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
+    opened = Database(url)
+    reading = opened.read()
+    session = reading.__enter__()
+    opened.close()
+    with pytest.raises(StorageFailed):
+        session.scalar("SELECT 1")
+    reading.__exit__(None, None, None)
+
+
+def test_many_words_of_one_transaction_all_arrive(open_services, monkeypatch):
+    first, second = open_services(), open_services()
+    heard: list[str] = []
+    monkeypatch.setattr(second, "hear", heard.append)
+    words = [f"log {number:040}" for number in range(1000)]
+    first.database.write(lambda session: [session.tell(word) for word in words])
+    wait_for(lambda: len(heard) >= len(words))
+    assert heard == words
+
+
+def test_an_id_from_outside_can_neither_break_a_transaction_nor_put_words_in_its_mouth(open_services, monkeypatch):
+    first, second = open_services(), open_services()
+    heard: list[str] = []
+    monkeypatch.setattr(second, "hear", heard.append)
+    for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
+        first.subscriptions.unsubscribe("app", device_id).result(10)
+    first.database.write(lambda session: session.tell("log end"))
+    wait_for(lambda: "log end" in heard)
+    assert heard == ["waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
+
+
+def stop_reconnecting(services: Services) -> threading.Event:
+    """Cut off a server's connection to its neighbours until the event is set."""
+    neighbours = services._neighbours
+    go_on = threading.Event()
+    reconnect = neighbours._reconnect
+
+    def wait_first() -> bool:
+        go_on.wait(20)
+        return reconnect()
+
+    neighbours._reconnect = wait_first
+    pid = neighbours._connection._raw.info.backend_pid
+    databases.execute(services.settings.database_url, f"SELECT pg_terminate_backend({pid})")
+    return go_on
+
+
+@pytest.fixture
+def device(open_services):
+    """A server on duty with a device, and an application."""
+    services = open_services()
+    key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
+    app_id = key.split("_")[1]
+    services.log.keep_for(app_id)
+    resource = SimulatedResource(
+        path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
+    )
+    device_id = services.bench.simulator.add("d", "", False, [resource])
+    assert services.database.settle(10)
+    return services, app_id, device_id
+
+
+def reported(services: Services, device_id: str) -> bytes:
+    return services.devices.device_object(device_id, lambda _, resources: resources[0].reported_value or b"").content
+
+
+def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
+    first, app_id, device_id = device
+    second = open_services()
+    go_on = stop_reconnecting(first)
+    wait_for(lambda: second.is_on_duty() and second.bench.simulator.list_states())
+    # It does not know yet: its device goes on, and what that says must not reach the mirror.
+    first.bench.simulator.set_value(device_id, PATH, value="old")
+    with pytest.raises(NotOnDuty):
+        first.database.insist(lambda session: None).result(10)
+    assert first.database.settle(10)
+    second.bench.simulator.set_value(device_id, PATH, value="new")
+    assert second.database.settle(10)
+    assert reported(first, device_id) == b"new"
+
+    go_on.set()
+    wait_for(lambda: not first.is_on_duty() and not first.bench.simulator.list_states())
+    request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
+    first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(10)
+    wait_for(lambda: first.log.last_seq(app_id) >= 2)
+    assert second.bench.simulator.list_states()[0].resources[0].value == "1"
+    second.close()
+    wait_for(lambda: first.is_on_duty() and first.bench.simulator.list_states(), 10)
+    assert first.bench.simulator.list_states()[0].resources[0].value == "1"
+    kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
+    assert kinds.count("async-responses") == 1
+    with first.database.read() as session:
+        assert list(violations(session)) == []
+
+
+def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
+    services, app_id, device_id = device
+    token = services.database._backend.duty_token
+    services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
+    services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(10)
+    stop_reconnecting(services).set()
+    before = services.log.last_seq(app_id)
+    wait_for(lambda: services.log.last_seq(app_id) > before)
+    wait_for(lambda: services._neighbours._holds_lock)
+    assert services.database._backend.duty_token == token
+    entries = services.log.read(app_id, 0).entries
+    assert [entry.kind for entry in entries].count("async-responses") == 1
+
+
+def _backend(database: Database, way: str) -> int:
+    def statement(session: Session) -> int:
+        return int(session.scalar("SELECT pg_backend_pid()"))
+
+    if way == "look":
+        return database.look(statement)
+    with database.read() as session:
+        return statement(session)
+
+
+@pytest.mark.parametrize("way", ["read", "look"])
+def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, database, way):
+    for _ in range(2):
+        backend = _backend(database, way)
+        databases.query(url, f"SELECT pg_terminate_backend({backend}, 5000)")
+    assert _backend(database, way) != backend
