@@ -155,10 +155,11 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
     application = app_id()
-    more = polls.open(application, asked_by())
+    process_id = asked_by()
+    more = polls.open(application, process_id)
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application, more, asked_by())
+        page = polls.take(application, more, process_id)
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
 
     hold_seconds = 0 if polls.anything(application) else held

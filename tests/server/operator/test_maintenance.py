@@ -26,6 +26,7 @@ from mirror_server.store.migrate import upgrade
 from mirror_server.store.url import shown
 from mirror_server.views.event_stream import EventStream
 
+IN_A_FILE = pytest.mark.skipif(databases.ON_POSTGRESQL, reason="PostgreSQL looks after its own files")
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
 
@@ -190,6 +191,7 @@ def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
         Database(f"sqlite:///{tmp_path}/no.db")
 
 
+@IN_A_FILE
 def test_a_log_that_could_not_be_emptied_is_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
     monkeypatch.setattr("mirror_server.store.sqlite._BUSY_SECONDS", 0.1)
     erase = ("erase", device_ids[0], "--yes", "--database", url)
@@ -236,6 +238,7 @@ def test_what_is_no_backup_is_not_restored(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
 
 
+@IN_A_FILE
 def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_ids, tmp_path, url):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
@@ -248,6 +251,7 @@ def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_i
     assert not (tmp_path / "copy.db").exists()
 
 
+@IN_A_FILE
 def test_nobody_else_may_read_the_files(tmp_path, url):
     before = os.umask(0o022)
     try:
@@ -261,6 +265,7 @@ def test_nobody_else_may_read_the_files(tmp_path, url):
     }
 
 
+@IN_A_FILE
 def test_what_is_committed_is_on_disk(services):
     """A process that is killed loses nothing either way; a machine that loses its power would."""
     assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
