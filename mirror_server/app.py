@@ -254,7 +254,7 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
     else:
         app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or "")
     g.app_id = app_id
-    note(application=app_id)
+    note(asked.environ, application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
     if g.scopes != _OPERATOR_ONLY:

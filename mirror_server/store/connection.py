@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import selectors
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -96,13 +95,6 @@ class Connection:
     def is_usable(self) -> bool:
         """Whether the connection has not been found broken."""
         return not self._raw.closed
-
-    def check_idle(self) -> None:
-        """Fails where something came while it was idle: that is the end of the connection, or the news of it."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._raw.fileno(), selectors.EVENT_READ)
-            if selector.select(0):
-                raise psycopg.OperationalError("the connection ended while it was idle")
 
     def close(self) -> None:
         """Close it, broken or not."""

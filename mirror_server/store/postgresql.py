@@ -45,6 +45,7 @@ _WRITING_LOCK = 0x6D6972726F7201
 _SCHEMA_LOCK = 0x6D6972726F7202
 
 _BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
@@ -187,7 +188,7 @@ class PostgresBackend:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._ready(_begin_reading)
+        connection = self._begin_reading()
         try:
             yield _Reading(connection)
         finally:
@@ -195,14 +196,17 @@ class PostgresBackend:
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        connection = self._ready(Connection.check_idle)
-        try:
-            return statement(_Reading(connection))
-        finally:
-            if connection.is_usable:
-                self._idle_readers.append(connection)
-            else:
+        for connection in self._take_idle():
+            try:
+                found = statement(_Reading(connection))
+            except StorageFailed:
+                # It may have broken while it was idle.
                 self._drop(connection)
+            else:
+                self._idle_readers.append(connection)
+                return found
+        with self.read() as session:
+            return statement(session)
 
     def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
@@ -277,12 +281,11 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _ready(self, prepare: Callable[[Connection], None]) -> Connection:
-        """A connection that was prepared to read; those that broke while they were idle are dropped."""
-        while self._idle_readers:
-            connection = self._idle_readers.pop()
+    def _begin_reading(self) -> Connection:
+        """A connection in a transaction; those that broke while they were idle are dropped."""
+        for connection in self._take_idle():
             with suppress(psycopg.Error):
-                prepare(connection)
+                connection.run(_BEGIN_READING)
                 return connection
             self._drop(connection)
         if time.monotonic() < self._connect_again_at:
@@ -295,11 +298,18 @@ class PostgresBackend:
             raise
         self._readers.add(connection)
         try:
-            prepare(connection)
+            connection.run(_BEGIN_READING)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
         return connection
+
+    def _take_idle(self) -> Iterator[Connection]:
+        """The connections that are idle, one after the other, until one of them serves."""
+        # Other threads take some too.
+        with suppress(IndexError):
+            while True:
+                yield self._idle_readers.pop()
 
     def _end_reading(self, connection: Connection) -> None:
         try:
@@ -312,10 +322,6 @@ class PostgresBackend:
     def _drop(self, connection: Connection) -> None:
         self._readers.discard(connection)
         connection.close()
-
-
-def _begin_reading(connection: Connection) -> None:
-    connection.run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
 
 
 def _bring_to_newest_schema(url: str) -> None:

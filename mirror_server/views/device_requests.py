@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -43,7 +44,9 @@ def blueprint(commands: CommandService) -> Blueprint:
             expiry_seconds=_read_expiry_seconds(body),
             retries=query_integer("retry", low=0, high=MAX_RETRIES),
         )
-        return when_stored(commands.place(placement), _accepted)
+        # A parked answer is made outside of its request.
+        environ = request.environ
+        return when_stored(commands.place(placement), lambda async_id: _accepted(environ, async_id))
 
     @routes.get("/v2/device-requests")
     @requires(Scope.READ, Scope.WRITE)
@@ -77,8 +80,8 @@ def _waiting(commands: CommandService, device_id: str | None) -> Response:
     )
 
 
-def _accepted(async_id: str) -> Response:
-    note(async_id=async_id)
+def _accepted(environ: dict[str, Any], async_id: str) -> Response:
+    note(environ, async_id=async_id)
     return json_answer({"async-response-id": async_id}, status=202)
 
 

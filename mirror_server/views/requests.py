@@ -63,10 +63,10 @@ def app_id() -> str:
     return identity
 
 
-def note(**details: str) -> None:
+def note(environ: dict[str, Any], **details: str) -> None:
     """Add details to the request's line in the server's log; no secrets and no values."""
     # Not in flask.g, which a request that is answered later does not keep.
-    request.environ.setdefault(_NOTED, {}).update(details)
+    environ.setdefault(_NOTED, {}).update(details)
 
 
 def noted(environ: WSGIEnvironment) -> dict[str, str]:
