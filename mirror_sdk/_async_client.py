@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
+from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._httpx import httpx
@@ -35,21 +36,26 @@ from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.snapshot import Compression
+from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
 
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.dataset import SnapshotDataset
+    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 T = TypeVar("T")
+
+_DEVICES_AT_A_TIME = 100
+"""How many device objects are kept until their rows are made."""
 
 
 class AsyncMirrorClient:
@@ -65,7 +71,8 @@ class AsyncMirrorClient:
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
 
     Raises:
-        ConfigError: The address or the key cannot be used; at the first request, that there is no asyncio event loop.
+        ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
+            or another one than at the first.
     """
 
     def __init__(
@@ -150,6 +157,7 @@ class AsyncMirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
+        limit = count("limit", limit)
         devices: list[Device] = []
         after: str | None = None
         while limit is None or len(devices) < limit:
@@ -221,18 +229,52 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        return await self._snapshot_frame(request, await self._take(request))
+        return await self._frame_of(request)
+
+    async def snapshot_dataset(
+        self,
+        folder: str | PathLike[str],
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
+        overwrite: bool = False,
+    ) -> SnapshotDataset:
+        """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
+            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        ) as writer:
+            taken = await self._take(request, writer.add)
+            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
+        return written
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken = await self._take(request)
+            taken, table = await self._take_table(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken = await self._take(request)
-        return await self._snapshot_frame(request, refreshing.merged(frame, request, taken))
+            taken, table = await self._take_table(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+        return found
 
     # Device requests
 
@@ -300,7 +342,7 @@ class AsyncMirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
-            payload=None if argument is None else argument.encode(),
+            payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
@@ -335,8 +377,9 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> PythonValue | None:
         """As :meth:`mirror_sdk.MirrorClient.read_value`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return (await request.result(timeout)).python
+        return (await request.result(wait_seconds)).python
 
     async def write_value(
         self,
@@ -350,6 +393,7 @@ class AsyncMirrorClient:
         allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_write(
             device_id,
             path,
@@ -358,7 +402,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
         )
-        await request.result(timeout)
+        await request.result(wait_seconds)
 
     async def execute(
         self,
@@ -370,8 +414,9 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.execute`."""
+        wait_seconds = optional_seconds("timeout", timeout)
         request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
-        await request.result(timeout)
+        await request.result(wait_seconds)
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
@@ -437,7 +482,8 @@ class AsyncMirrorClient:
         ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
         begins at once, so that nothing is missed of what is caused before the ``async for``.
         """
-        return AsyncEvents(self._new_reader(after=after), timeout_seconds=timeout, limit=limit)
+        idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
+        return AsyncEvents(self._new_reader(after=after), timeout_seconds=idle_seconds, limit=most)
 
     async def events_frame(
         self,
@@ -460,6 +506,8 @@ class AsyncMirrorClient:
         device_ids: Collection[str] | None = None,
     ) -> AsyncWatch:
         """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
+        if not callable(callback):
+            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         wants = event_filter(paths, device_ids)
         reader = self._new_reader()
         await reader.go_to_end()
@@ -517,26 +565,36 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
 
-    async def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        for device_id in taken.missing:
-            # Which says so, unless it has come meanwhile.
-            await self.get_directory_device(device_id)
-        return request.frame(taken)
+    async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
+        return request.frame(*await self._take_table(request))
 
-    async def _take(self, request: SnapshotRequest) -> Taken:
+    async def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+        tables: list[pa.Table] = []
+        taken = await self._take(request, tables.append)
+        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+
+    async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+        """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
+        read = partial(reading.read_snapshot, request, keep)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = await self._sender.receive(
-                    request.operation(form), partial(reading.read_snapshot, request)
-                )
+                taken: Taken = await self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
+                for device_id in taken.missing:
+                    # Which says so, unless it has come meanwhile.
+                    await self.get_directory_device(device_id)
                 return taken
-        one_by_one: Taken = reading.taken_one_by_one(request, await self._get_devices(await self._ids_of(request)))
-        return one_by_one
+        return await self._take_one_by_one(request, reading.OneByOne(request, keep))
+
+    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
+        chosen = await self._ids_of(request)
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            parts.add(await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+        return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
         if request.names_devices:
@@ -607,7 +665,7 @@ class AsyncMirrorClient:
         pump: AsyncAnswerPump | None = None,
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
-        identity = async_id or uuid.uuid4().hex
+        identity = uuid.uuid4().hex if async_id is None else async_id
         operation = _operations.place_device_request(
             device_id,
             identity,

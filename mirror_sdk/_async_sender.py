@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import io
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, BinaryIO, TypeVar
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, BinaryIO, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk._sender import delay_before_next, lost, request_arguments
-from mirror_sdk.config import Settings
+from mirror_sdk._sender import (
+    BUFFER_BYTES,
+    Body,
+    delay_before_next,
+    lost,
+    refuse_closed,
+    request_arguments,
+    unsendable,
+)
+from mirror_sdk.config import Settings, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
 
 T = TypeVar("T")
@@ -33,8 +43,9 @@ class AsyncSender:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.contact = Contact()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._base_url = settings.base_url
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._http = httpx.AsyncClient(
@@ -54,41 +65,57 @@ class AsyncSender:
 
         Raises:
             APIError: The service refused.
-            ConfigError: There is no asyncio event loop.
+            ClientClosed: It was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         if operation.hold_seconds:
             return await self._send(operation)
         async with self._turns:
             return await self._send(operation)
 
     async def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
-        """Send it and have the answer read when it has arrived; see :meth:`mirror_sdk._sender.Sender.receive`.
+        """Send it and have the answer read as it arrives, in a thread; see :meth:`mirror_sdk._sender.Sender.receive`.
+
+        When it is cancelled, the thread has ended before this does.
 
         Raises:
             APIError: The service refused.
-            ConfigError: There is no asyncio event loop.
+            ClientClosed: It was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        _require_asyncio()
+        self._require_loop()
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
-            body = io.BytesIO()
+            chunks = _Chunks(answer.aiter_bytes(BUFFER_BYTES))
+            body = io.BufferedReader(Body(chunks), BUFFER_BYTES)
+            # Reading takes a while, in which other tasks go on.
+            reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
             try:
-                async for chunk in answer.aiter_bytes():
-                    body.write(chunk)
+                return await asyncio.shield(reading)
             except httpx.RequestError as exc:
                 raise self._lost(operation, exc) from exc
             finally:
+                chunks.stop()
+                await asyncio.wait([reading])
                 await answer.aclose()
-        body.seek(0)
-        # Reading takes a while, in which other tasks go on.
-        return await asyncio.to_thread(read, answer.headers, body)
+
+    def _require_loop(self) -> None:
+        """Make sure that this is the loop that the connections belong to."""
+        loop = _running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise ConfigError(
+                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+            )
 
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.send(
                 self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
@@ -120,22 +147,61 @@ class AsyncSender:
         return await attempt()
 
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
+        except httpx.InvalidURL as exc:
+            raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        # Under an open request; the system's own words for it would mislead.
+        refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure
 
 
-def _require_asyncio() -> None:
+class _Chunks:
+    """What arrives on the loop, for a thread to iterate over; none of it is fetched before it is wanted."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._awaited: concurrent.futures.Future[bytes | None] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        with self._lock:
+            if self._is_stopped:
+                raise concurrent.futures.CancelledError
+            self._awaited = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
+        chunk = self._awaited.result()
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def stop(self) -> None:
+        """Have the thread get an error for what it waits for, and whatever it wants next."""
+        with self._lock:
+            self._is_stopped = True
+            if self._awaited is not None:
+                self._awaited.cancel()
+
+    async def _next(self) -> bytes | None:
+        return await anext(self._chunks, None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigError(
             "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"

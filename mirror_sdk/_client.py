@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
+from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
@@ -31,28 +32,32 @@ from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.snapshot import Compression
+from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
+    import pyarrow as pa
 
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.snapshot.reading import Taken
+    from mirror_sdk.snapshot.dataset import SnapshotDataset
+    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
+_DEVICES_AT_A_TIME = 100
+"""How many are kept until their rows are made."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +68,8 @@ class MirrorClient:
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
-    A device id or a path that cannot be one is a ``ValueError`` before anything is sent.
+    A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
+    ``TypeError``. After :meth:`close` all that would be sent is refused with :class:`ClientClosed`.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -72,7 +78,7 @@ class MirrorClient:
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
 
     Raises:
-        ConfigError: The address or the key cannot be used.
+        ConfigError: The address, the key or the time-out cannot be used.
     """
 
     def __init__(
@@ -185,7 +191,8 @@ class MirrorClient:
 
         Raises:
             BadRequest: There is no such filter; the message lists the known ones.
-            ValueError: A time in ``filters`` has no zone.
+            ValueError: A time in ``filters`` has no zone, several values are given without ``in``, or ``limit`` is no
+                number.
 
         Source: wire.md 6.
 
@@ -195,7 +202,7 @@ class MirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
-        return DeviceList(islice(self._each_device(conditions, limit), limit))
+        return DeviceList(islice(self._each_device(conditions, limit), count("limit", limit)))
 
     def get_device(self, device_id: str) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
@@ -242,8 +249,8 @@ class MirrorClient:
         What the key may not ask for is left out, or said to be unknown.
 
         Raises:
-            KeyError: The device never introduced this resource; the message lists close paths.
             NotFound: There is no such device.
+            UnknownResource: The device never introduced this resource; the message lists close paths.
 
         Source: specification 2.2, 3.1 to 3.3.
 
@@ -331,7 +338,7 @@ class MirrorClient:
             BadRequest: There is no such filter; the message lists the known ones.
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
             ValueRefused: A pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 7.
@@ -348,7 +355,80 @@ class MirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        return self._snapshot_frame(request, self._take(request))
+        return self._frame_of(request)
+
+    def snapshot_dataset(
+        self,
+        folder: str | PathLike[str],
+        devices: Iterable[str | Device] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
+        overwrite: bool = False,
+    ) -> SnapshotDataset:
+        """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
+
+        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
+        or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
+        Columns, dtypes and what they are based on are those of :meth:`snapshot`, and all rows are of one instant.
+
+        It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
+        anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
+
+        Args:
+            folder: Where it is to be: a folder that is not there, or an empty one.
+            devices: As for :meth:`snapshot`, as are the others up to ``compression``.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way.
+            devices_per_file: How many devices a file has at most.
+            overwrite: Whether it may take the place of another dataset. Anything else is never replaced.
+
+        Raises:
+            ConnectionFailed: The answer broke off.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            OSError: The folder cannot be written.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone.
+            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+                is not 1 or more.
+
+        Source: wire.md 7.
+
+        >>> client.snapshot_dataset(folder / "fleet", paths=["/3311/*"])
+        <SnapshotDataset .../fleet: 2 rows of 2 devices>
+        >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
+        ['/3311/0/5851']
+        """
+        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
+            None if devices is None else device_ids(devices),
+            paths,
+            raw=raw,
+            tz=tz,
+            server=self.base_url,
+            compression=compression,
+        )
+        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
+            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        ) as writer:
+            taken = self._take(request, writer.add)
+            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
+        return written
 
     def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -376,11 +456,12 @@ class MirrorClient:
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken = self._take(request)
+            taken, table = self._take_table(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken = self._take(request)
-        return self._snapshot_frame(request, refreshing.merged(frame, request, taken))
+            taken, table = self._take_table(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+        return found
 
     # Device requests
 
@@ -475,7 +556,7 @@ class MirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
-            payload=None if argument is None else argument.encode(),
+            payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
@@ -547,8 +628,9 @@ class MirrorClient:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
+        wait_seconds = optional_seconds("timeout", timeout)
         request = self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return request.result(timeout).python
+        return request.result(wait_seconds).python
 
     def write_value(
         self,
@@ -567,6 +649,7 @@ class MirrorClient:
 
         >>> client.write_value(light, "/3311/0/5850", True)
         """
+        wait_seconds = optional_seconds("timeout", timeout)
         request = self.begin_write(
             device_id,
             path,
@@ -575,7 +658,7 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
         )
-        request.result(timeout)
+        request.result(wait_seconds)
 
     def execute(
         self,
@@ -592,7 +675,8 @@ class MirrorClient:
 
         >>> client.execute(light, "/3/0/4")
         """
-        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(timeout)
+        wait_seconds = optional_seconds("timeout", timeout)
+        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(wait_seconds)
 
     def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> Plan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
@@ -740,6 +824,7 @@ class MirrorClient:
 
         Raises:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
+            ValueRefused: ``timeout`` is no span of time, or ``limit`` no number of events.
 
         Source: specification 6; wire.md 4.
 
@@ -748,10 +833,11 @@ class MirrorClient:
         >>> [(event.path, event.value.python) for event in events]
         [('/3303/0/5700', 21.5)]
         """
+        idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         reader = self._new_reader(after=after)
         if after is None:
             reader.go_to_end()
-        return islice(iterate_events(reader, timeout_seconds=timeout), limit)
+        return islice(iterate_events(reader, timeout_seconds=idle_seconds), most)
 
     def events_frame(
         self,
@@ -799,7 +885,8 @@ class MirrorClient:
             device_ids: Only events of these devices. Gaps and unknown entries are always told.
 
         Raises:
-            TypeError: A single text was given where a list of texts belongs.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            ValueRefused: A pattern is none.
 
         Source: wire.md 4.
 
@@ -807,6 +894,8 @@ class MirrorClient:
         ...     watch.is_running
         True
         """
+        if not callable(callback):
+            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
         self._watches.add(watch)
         return watch
@@ -838,6 +927,7 @@ class MirrorClient:
             ImportError: pandas is not installed.
             NotFound: There is no such device.
             OSError: The folder cannot be written.
+            RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern.
@@ -925,24 +1015,40 @@ class MirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return CallbackReader(self._callbacks)
 
-    def _snapshot_frame(self, request: SnapshotRequest, taken: Taken) -> pd.DataFrame:
-        for device_id in taken.missing:
-            # Which says so, unless it has come meanwhile.
-            self.get_directory_device(device_id)
-        return request.frame(taken)
+    def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
+        return request.frame(*self._take_table(request))
 
-    def _take(self, request: SnapshotRequest) -> Taken:
+    def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+        tables: list[pa.Table] = []
+        taken = self._take(request, tables.append)
+        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+
+    def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+        """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
+        read = partial(reading.read_snapshot, request, keep)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = self._sender.receive(request.operation(form), partial(reading.read_snapshot, request))
+                taken: Taken = self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
+                for device_id in taken.missing:
+                    # Which says so, unless it has come meanwhile.
+                    self.get_directory_device(device_id)
                 return taken
-        one_by_one: Taken = reading.taken_one_by_one(request, self._get_devices(self._ids_of(request)))
-        return one_by_one
+        return self._take_one_by_one(request, reading.OneByOne(request, keep))
+
+    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
+        chosen = self._ids_of(request)
+        with progress_bar(len(chosen), "devices") as bar:
+            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+                with without_progress():
+                    parts.add(self._get_devices(some))
+                bar.update(len(some))
+        return parts.taken()
 
     def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
@@ -1016,7 +1122,7 @@ class MirrorClient:
         pump: AnswerPump | None = None,
     ) -> DeviceRequest:
         pump = pump or self._pump
-        identity = async_id or uuid.uuid4().hex
+        identity = uuid.uuid4().hex if async_id is None else async_id
         operation = _operations.place_device_request(
             device_id,
             identity,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -75,11 +77,12 @@ def _read_entry(key: str, content: object) -> EntryBody:
 class Expectation:
     """The place where the answer to one device request arrives; ``answer`` is ``None`` until then."""
 
-    __slots__ = ("__weakref__", "answer", "async_id")
+    __slots__ = ("__weakref__", "answer", "async_id", "received_at")
 
     def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
         self.async_id = async_id
         self.answer = answer
+        self.received_at: datetime | None = None
 
 
 class Inbox:
@@ -94,8 +97,9 @@ class Inbox:
         unreadable: How many entries could not be read; the newest stand in ``newest_unreadable``.
     """
 
-    def __init__(self, keep: int = UNCLAIMED_KEPT) -> None:
+    def __init__(self, keep: int = UNCLAIMED_KEPT, now: Callable[[], datetime] | None = None) -> None:
         self._keep = keep
+        self._now = now or partial(datetime.now, UTC)
         # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
         self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
@@ -142,6 +146,7 @@ class Inbox:
             self._keep_unclaimed(answer)
         elif expectation.answer is None:
             expectation.answer = answer
+            expectation.received_at = self._now()
         else:
             self.duplicates += 1
 

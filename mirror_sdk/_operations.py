@@ -9,14 +9,15 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from mirror_sdk._arguments import text
 from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_json
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
@@ -35,7 +36,7 @@ from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody,
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.snapshot import ARROW
+from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
 
 M = TypeVar("M", bound=BaseModel)
@@ -107,8 +108,12 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
     """Conditions on the directory as they are sent.
 
     Raises:
-        ValueError: A time has no zone.
+        ValueError: A time has no zone, or there are several values where one is compared with.
     """
+    for name, value in filters.items():
+        field, _, operator = name.partition("__")
+        if _is_several(value) and operator not in {"in", "nin"}:
+            raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
     return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
 
 
@@ -119,6 +124,7 @@ def get_snapshot(
     form: str,
     compression: str,
     changed_after: int | None,
+    attempts: int | None = None,
 ) -> Operation[None]:
     """The fleet snapshot, an answer to be read as it arrives. Source: wire.md 7."""
     params: dict[str, str | int | Sequence[str]] = {**filters, "path": list(paths)}
@@ -126,7 +132,23 @@ def get_snapshot(
         params["compression"] = compression
     if changed_after is not None:
         params["changed_after"] = changed_after
-    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form})
+    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form}, attempts=attempts)
+
+
+def get_device_ranges(filters: Mapping[str, str], devices_per_range: int) -> Operation[DeviceRanges]:
+    """The devices of a selection in ranges of their ids. Source: wire.md 7."""
+    params: dict[str, str | int] = {**filters, "devices_per_range": devices_per_range}
+    return Operation("GET", routes.SNAPSHOT_RANGES, read_json(DeviceRanges.model_validate_json), params=params)
+
+
+def in_range(filters: Mapping[str, str], after: str | None, last: str | None) -> dict[str, str]:
+    """The conditions, and that a device's id follows one id and goes up to another. Source: wire.md 7."""
+    bounded = dict(filters)
+    if after is not None:
+        bounded["id__gt"] = max(after, bounded.get("id__gt", after))
+    if last is not None:
+        bounded["id__lte"] = min(last, bounded.get("id__lte", last))
+    return bounded
 
 
 def next_page_after(page: DevicePage) -> str | None:
@@ -174,8 +196,8 @@ def place_device_request(
     Raises:
         ValueError: Something cannot be sent; the message names it.
     """
-    parse_path(path)
-    if not re.fullmatch(ASYNC_ID_PATTERN, async_id, re.ASCII):
+    parse_path(text("path", path))
+    if not re.fullmatch(ASYNC_ID_PATTERN, text("async_id", async_id), re.ASCII):
         raise ValueError(f"async_id {async_id!r} must be 1 to 64 letters, digits, '_' or '-'")
     given = {
         "method": method,
@@ -363,13 +385,13 @@ def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
 
 
 def _of_device(route: str, device_id: str) -> str:
-    if device_id in {"", ".", ".."}:
+    if text("device_id", device_id) in {"", ".", ".."}:
         raise ValueError(f"{device_id!r} is not a device id; list_devices() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
 def _of_resource(route: str, device_id: str, path: str) -> str:
-    parse_path(path)
+    parse_path(text("path", path))
     return _of_device(route.replace("{path}", path), device_id)
 
 
@@ -382,9 +404,13 @@ def _filter_text(name: str, value: object) -> str:
         if value.tzinfo is None:
             raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
         return write_timestamp(value)
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str):
+    if _is_several(value):
         return ",".join(_filter_text(name, part) for part in value)
     return str(value)
+
+
+def _is_several(value: object) -> TypeGuard[Collection[object]]:
+    return isinstance(value, Sequence | set | frozenset) and not isinstance(value, str)
 
 
 def _body(model: type[BaseModel], given: Mapping[str, object]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
@@ -11,12 +12,13 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk.config import Settings
-from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError
+from mirror_sdk.config import Settings, read_timeout
+from mirror_sdk.errors import APIError, ClientClosed, ConnectionFailed, MirrorError, ValueRefused
 
 T = TypeVar("T")
 
-_BUFFER_BYTES = 1024 * 1024
+BUFFER_BYTES = 1024 * 1024
+"""Of an answer that is read as it arrives."""
 LONGEST_RETRY_AFTER_SECONDS = 10.0
 """Of what the service asks to wait; a caller learns of a longer time instead."""
 
@@ -34,7 +36,7 @@ class Sender:
     ) -> None:
         self.contact = Contact()
         self._base_url = settings.base_url
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._http = httpx.Client(
             base_url=self._base_url,
@@ -53,6 +55,7 @@ class Sender:
 
         Raises:
             APIError: The service refused.
+            ClientClosed: It was closed.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
@@ -63,12 +66,13 @@ class Sender:
 
         Raises:
             APIError: The service refused.
+            ClientClosed: It was closed.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
         answer = self._repeat(operation, lambda: self._begin(operation))
         try:
-            return read(answer.headers, io.BufferedReader(_Body(answer.iter_bytes()), _BUFFER_BYTES))
+            return read(answer.headers, io.BufferedReader(Body(answer.iter_bytes()), BUFFER_BYTES))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         finally:
@@ -88,6 +92,7 @@ class Sender:
 
     def _begin(self, operation: Operation[None]) -> httpx.Response:
         """The answer without its body, unless it is an error."""
+        refuse_closed(self._http)
         try:
             answer = self._http.send(
                 self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
@@ -101,20 +106,25 @@ class Sender:
         return answer
 
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
+        refuse_closed(self._http)
         try:
             answer = self._http.request(**request_arguments(operation, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
+        except httpx.InvalidURL as exc:
+            raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+        # Under an open request; the system's own words for it would mislead.
+        refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
         self.contact.failed(failure)
         return failure
 
 
-class _Body(io.RawIOBase):
+class Body(io.RawIOBase):
     """The body of an answer as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -132,6 +142,18 @@ class _Body(io.RawIOBase):
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
+
+
+def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:
+    """Make sure that a connection pool can be used.
+
+    Raises:
+        ClientClosed: It was closed.
+    """
+    if http.is_closed:
+        raise ClientClosed(
+            "this client is closed; make a new one, or do this before its close() or its with block ends"
+        )
 
 
 def delay_before_next(error: MirrorError, backoff: Backoff) -> float | None:
@@ -155,6 +177,11 @@ def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[s
         "json": operation.json,
         "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
     }
+
+
+def unsendable(operation: Operation[T], problem: httpx.InvalidURL) -> ValueRefused:
+    """The error for an operation whose address cannot be one."""
+    return ValueRefused(f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {problem}; give less")
 
 
 def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError) -> ConnectionFailed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
 from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed
@@ -38,7 +39,7 @@ class AsyncDeviceRequest(PlacedRequest):
         return self.read_failure(await self._wait(timeout))
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
-        timeout_seconds = self.default_timeout_seconds if timeout is None else timeout
+        timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
         answer = await self._pump.wait(self._expectation, timeout_seconds)
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure

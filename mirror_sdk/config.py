@@ -13,12 +13,14 @@ from ipaddress import ip_address
 
 from pydantic import SecretStr
 
+from mirror_sdk._arguments import real
 from mirror_sdk._httpx import httpx
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
 _MARK_LENGTH = 16
+_LONGEST_TIMEOUT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Settings:
         return hashlib.sha256(self.api_key.get_secret_value().encode()).hexdigest()[:_MARK_LENGTH]
 
 
-def read_base_url(address: str) -> str:
+def read_base_url(address: object) -> str:
     """The full form of an address, without a slash at its end.
 
     An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` when it is a loopback
@@ -66,6 +68,8 @@ def read_base_url(address: str) -> str:
     Raises:
         ConfigError: It is no http address, or it carries a user name, a query or a fragment.
     """
+    if not isinstance(address, str):
+        raise ConfigError(f"base_url must be a text, not {address!r}; write it like {_EXAMPLE}")
     text = address.strip()
     try:
         url = httpx.URL(text if "://" in text else f"//{text}")
@@ -75,9 +79,21 @@ def read_base_url(address: str) -> str:
         raise ConfigError(f"base_url must be an address alone, without user name, query or fragment, like {_EXAMPLE}")
     if not url.scheme:
         url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
-    if url.scheme not in {"http", "https"} or not url.host:
+    if url.scheme not in {"http", "https"} or not url.host or any(map(str.isspace, text)):
         raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
     return str(url).rstrip("/")
+
+
+def read_timeout(given: object) -> float:
+    """The time-out of HTTP requests.
+
+    Raises:
+        ConfigError: It is no number of seconds, or not one that ends.
+    """
+    seconds = real(given)
+    if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise ConfigError(f"timeout={given!r} must be a number of seconds, above 0, {_LONGEST_TIMEOUT_SECONDS} at most")
+    return seconds
 
 
 def is_loopback(base_url: str) -> bool:
@@ -95,9 +111,9 @@ def _from_environment(environ: Mapping[str, str], variable: str, argument: str) 
     return value
 
 
-def _read_key(api_key: str) -> str:
+def _read_key(api_key: object) -> str:
     """Refuse what cannot stand in a header: httpx would show the key in its own error."""
-    key = api_key.strip()
+    key = api_key.strip() if isinstance(api_key, str) else ""
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("api_key must be one word of printable ASCII characters; check how it was copied")
     return key

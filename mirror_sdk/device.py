@@ -12,6 +12,7 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, overload
 
+from mirror_sdk.errors import UnknownResource
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
@@ -122,12 +123,13 @@ class DeviceObject:
         """The resource of this path.
 
         Raises:
-            KeyError: The device never introduced it; the message lists close paths.
+            UnknownResource: The device never introduced it; the message lists close paths. It is a ``KeyError`` too.
         """
         try:
             return self.resources[path]
         except KeyError:
-            raise KeyError(f"{self.device_id} has no resource {path!r}; {_closest(path, self.resources)}") from None
+            close = _closest(str(path), self.resources)
+            raise UnknownResource(f"{self.device_id} has no resource {path!r}; {close}") from None
 
     def __contains__(self, path: object) -> bool:
         return path in self.resources

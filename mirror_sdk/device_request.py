@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
 from mirror_sdk._inbox import Expectation
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
@@ -48,6 +49,11 @@ class PlacedRequest:
     def answer(self) -> AsyncResponse | None:
         """The answer, if it has come; this asks nobody."""
         return self._expectation.answer
+
+    @property
+    def received_at(self) -> datetime | None:
+        """When this client received the answer; ``None`` before."""
+        return self._expectation.received_at
 
     @property
     def default_timeout_seconds(self) -> float:
@@ -145,6 +151,7 @@ class DeviceRequest(PlacedRequest):
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
             WaitTimeout: The wait is over and the request is not; ask again.
             APIError: The service refuses to say.
+            ValueRefused: ``timeout`` is no span of time.
 
         >>> client.begin_read(station, "/3303/0/5700").result(timeout=10).kind
         <ValueKind.NUMBER: 'number'>
@@ -169,7 +176,7 @@ class DeviceRequest(PlacedRequest):
         return self.read_failure(self._wait(timeout))
 
     def _wait(self, timeout: float | None) -> AsyncResponse:
-        timeout_seconds = self.default_timeout_seconds if timeout is None else timeout
+        timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
         answer = self._pump.wait(self._expectation, timeout_seconds)
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure

@@ -4,6 +4,9 @@ Exceptions::
 
     MirrorError
       x ConfigError
+      x ClientClosed
+      x UnknownResource
+      x RecordingDamaged
       x ValueRefused
       x ConnectionFailed
       x UnexpectedAnswer
@@ -47,6 +50,22 @@ class MirrorError(Exception):
 
 class ConfigError(MirrorError):
     """A setting is missing or cannot be used; the message says which one and where it was looked for."""
+
+
+class ClientClosed(MirrorError):
+    """The client was closed, by ``close()`` or at the end of its ``with`` block; make a new one."""
+
+
+class UnknownResource(MirrorError, KeyError):
+    """The device never introduced this resource; the message lists close paths."""
+
+    def __str__(self) -> str:
+        # A KeyError would show its message in quotes.
+        return str(self.args[0])
+
+
+class RecordingDamaged(MirrorError):
+    """A file of a recording is not as it was written; the message names it."""
 
 
 class ValueRefused(MirrorError, ValueError):

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from mirror_sdk._arguments import text
 from mirror_sdk._cursor import Batch
 from mirror_sdk._inbox import Entry, EntryBody, Unreadable
 from mirror_sdk._operations import Gap
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
-from mirror_sdk.wire.paths import matches
+from mirror_sdk.wire.paths import check_path_pattern, matches
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -101,11 +103,19 @@ def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | No
         device_ids: Then of all other events only those of these devices.
 
     Raises:
-        TypeError: A single text was given where a collection of texts belongs.
+        TypeError: A single text was given where a collection of texts belongs, or something else than texts.
+        ValueRefused: A pattern can match no path.
     """
     for name, texts in (("paths", paths), ("device_ids", device_ids)):
         if isinstance(texts, str):
             raise TypeError(f"{name} takes a list of texts; write {name}=[{texts!r}]")
+        for one in texts or ():
+            text(f"each of {name}", one)
+    try:
+        for pattern in paths or ():
+            check_path_pattern(pattern)
+    except ValueError as exc:
+        raise ValueRefused(f"paths: {exc}") from exc
 
     def wants(event: Event) -> bool:
         if event.kind in {EventKind.GAP, EventKind.UNKNOWN}:

@@ -73,7 +73,7 @@ def explain(facts: Facts) -> Explanation:
     """The explanation of one resource.
 
     Raises:
-        KeyError: The device never introduced the resource; the message lists close paths.
+        UnknownResource: The device never introduced the resource; the message lists close paths.
     """
     resource = facts.mirrored[facts.path]
     now = facts.mirrored.created_at

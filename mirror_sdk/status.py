@@ -50,6 +50,8 @@ class ClientStatus:
 
     def __repr__(self) -> str:
         state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"
+        if self.last_answer_at is None and self.failures == 0:
+            state = "not asked yet"
         lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
         if self.last_failure is not None:
             lines.append(f"last failure: {self.last_failure}; next poll in {self.retry_in_seconds:.1f} s")

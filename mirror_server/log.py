@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -76,16 +77,23 @@ class NotificationLog:
 
     def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
-        entry = body if isinstance(body, str) else {**body, "uid": self._new_uid()}
-        encoded = orjson.dumps(entry)
+        self.append_all(session, kind, [(app_id, device_id, body)])
+
+    def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any] | str]]) -> None:
+        """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
         at = self._clock.now()
-        stored_bytes = logs.append(session, app_id, kind=kind, device_id=device_id, body=encoded, at=at)
-        if stored_bytes is None:
-            return
-        if stored_bytes > self._most_bytes:
-            logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
-        session.after_commit(lambda: self.wake(app_id))
-        session.tell(f"{LOG} {app_id}")
+        by_application: dict[str, list[tuple[str, bytes]]] = {}
+        for app_id, device_id, body in entries:
+            entry = body if isinstance(body, str) else {**body, "uid": self._new_uid()}
+            by_application.setdefault(app_id, []).append((device_id, orjson.dumps(entry)))
+        for app_id, encoded in by_application.items():
+            stored_bytes = logs.append(session, app_id, encoded, kind=kind, at=at)
+            if stored_bytes is None:
+                continue
+            if stored_bytes > self._most_bytes:
+                logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
+            session.after_commit(partial(self.wake, app_id))
+            session.tell(f"{LOG} {app_id}")
 
     def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry to the log of every application, as registration events are. Source: specification 6."""

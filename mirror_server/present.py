@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from mirror_server.devices.simulator import SimulatedState
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
+from mirror_server.store.snapshots import Page
 
 
 def timestamp(instant: Instant) -> str:
@@ -110,6 +112,18 @@ def snapshot_end(snapshot: Snapshot) -> bytes:
             "seq": snapshot.seq,
         }
     )
+
+
+def device_ranges(snapshot: Snapshot, pages: Sequence[Page]) -> bytes:
+    """The ranges of a snapshot's devices, from its pages."""
+    ranges: list[dict[str, Any]] = [{"last": page.last, "device_count": page.device_count} for page in pages]
+    ranges = ranges or [{"device_count": 0}]
+    for before, this in pairwise(ranges):
+        this["after"] = before["last"]
+    # What comes later and follows the last device is in the last range.
+    ranges[-1].pop("last", None)
+    content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
+    return orjson.dumps(content | {"data": ranges})
 
 
 def device(row: DeviceRow) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -18,6 +20,7 @@ from mirror_server.services import Services
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ListenError(Exception):
@@ -39,6 +42,20 @@ class _Server(uvicorn.Server):
         self._bridge.stop_waiting()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+
+    @contextmanager
+    def taking_signals(self) -> Iterator[None]:
+        """Take the signals that end a process also before the event loop runs and after it.
+
+        A KeyboardInterrupt in the middle of an import leaves Python's import lock taken, and each thread that imports
+        something later, to close down for instance, waits for it for ever.
+        """
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -89,10 +106,12 @@ def serve(services: Services, listener: socket.socket) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )
-    services.start()
-    # Now, so that the first snapshot need not wait for it.
-    threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
-    try:
-        _Server(config, bridge).run(sockets=[listener])
-    finally:
-        services.close()
+    server = _Server(config, bridge)
+    with server.taking_signals():
+        try:
+            services.start()
+            # Now, so that the first snapshot need not wait for it.
+            threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
+            server.run(sockets=[listener])
+        finally:
+            services.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.columns import in_zone, moment
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.state import value_column, wide
 
@@ -135,16 +135,16 @@ class MirrorAccessor:
             now: From which moment on it is counted back; the moment of the table by default.
 
         Raises:
-            ValueRefused: ``age`` is no span of time, or no moment is known.
+            ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
 
         >>> len(client.state_frame().mirror.stale("1h"))
         4
         """
         self._need("reported_at")
         limit = _span(age)
-        moment = pd.Timestamp(now) if now is not None else self._taken_at()
+        instant = pd.Timestamp(moment("now", now)) if now is not None else self._taken_at()
         reported_at = self._frame["reported_at"]
-        return self._frame[reported_at.isna() | (reported_at < moment - limit)]
+        return self._frame[reported_at.isna() | (reported_at < instant - limit)]
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events table over time, a line for each device and resource.

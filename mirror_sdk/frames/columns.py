@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import pandas as pd
@@ -24,6 +24,7 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.bool_(): pd.BooleanDtype(),
     pa.string(): pd.StringDtype(),
 }
+_WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
 
 
 def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
@@ -76,6 +77,18 @@ def build(
     return to_frame(to_table(columns, schema), about, tz=tz)
 
 
+def based_on(
+    device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
+) -> dict[str, object]:
+    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    return {
+        "taken_at": None if taken_at is None else write_timestamp(taken_at),
+        "devices": len({one for one in device_ids if one is not None}),
+        "complete": complete,
+        "server": server,
+    }
+
+
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
     """The columns as the schema has them."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
@@ -97,6 +110,9 @@ def to_frame(
         ValueRefused: There is no such time zone.
     """
     frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True, self_destruct=uses_up)
+    for name in frame.columns[[has_no_categories(dtype) for dtype in frame.dtypes]]:
+        # Else their kind depends on whether there are some, and two tables could not be put together.
+        frame[name] = frame[name].astype(_WORDS)
     if about:
         frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
@@ -115,12 +131,14 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
         raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
-def moment(name: str, instant: datetime) -> str:
+def moment(name: str, instant: object) -> str:
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It has no time zone.
+        ValueRefused: It is no time, or has no time zone.
     """
+    if not isinstance(instant, datetime) or pd.isna(instant):
+        raise ValueRefused(f"{name}={instant!r} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC)")
     if instant.tzinfo is None:
         raise ValueRefused(f"{name}={instant} has no time zone; give one with {name}.replace(tzinfo=UTC)")
     return write_timestamp(instant)
@@ -130,6 +148,17 @@ def categories_of(field: pa.Field) -> list[str]:
     """The categories of a column whose categories are fixed; none of any other."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
     return categories.decode().split()
+
+
+def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
+    """The dtype of a category column in which nothing occurs."""
+    categories = categories_of(field)
+    return pd.CategoricalDtype(categories, ordered=field.type.ordered) if categories else _WORDS
+
+
+def has_no_categories(dtype: object) -> bool:
+    """Whether it is the dtype of a category column in which nothing occurs."""
+    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
 
 
 def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, value_fields
 from mirror_sdk.values import ValueKind
@@ -82,11 +83,15 @@ def drift_frame(
         age             timedelta64[ms]      from ``since`` to ``now``
         ==============  ===================  ===========================================================
 
-        Opaque values are compared where the state table has its raw columns, and left out otherwise.
+        Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
+        under way is a row in any case, one that has failed where it differs from what is reported.
+
+        ``attrs["mirror"]`` holds ``taken_at``, the moment of ``age``, and of the state table ``devices``, ``complete``
+        and ``server``.
 
     Raises:
-        ValueRefused: A tolerance is negative, ``now`` is naive or unknown, ``tz`` is no time zone, or the table lacks
-            a column.
+        ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
+            lacks a column.
 
     Source: specification 2.2 and 3.1.
     """
@@ -99,7 +104,9 @@ def drift_frame(
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
     columns |= {"kind": kinds, "since": since, "age": instant - since}
     plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
-    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()))
+    about = state.attrs.get("mirror", {})
+    based_on = {name: about[name] for name in ("devices", "complete", "server") if name in about}
+    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()), **based_on)
 
 
 def _plain(value: Any) -> object:
@@ -139,7 +146,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     kinds = kinds.mask(succeeded & differs & is_newer & ~opaque, DriftKind.REVERTED.value)
     kinds = kinds.mask(succeeded & comparable & ~same_type & is_newer, DriftKind.TYPE_MISMATCH.value)
     kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
-    kinds = kinds.mask(asked["desired_status"] == "failure", DriftKind.FAILED.value)
+    kinds = kinds.mask(differs & (asked["desired_status"] == "failure"), DriftKind.FAILED.value)
     return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
 
 
@@ -168,8 +175,10 @@ def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     given = list(tolerance.values()) if isinstance(tolerance, Mapping) else [tolerance]
-    if relative < 0 or any(one < 0 for one in given):
-        raise ValueRefused("a tolerance is a distance; give 0 or more")
+    for one in (relative, *given):
+        distance = real(one)
+        if distance is None or distance < 0:
+            raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
     if isinstance(tolerance, Mapping):
         absolute = asked["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
     else:

@@ -8,7 +8,15 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, value_columns, value_fields
+from mirror_sdk.frames.columns import (
+    CATEGORY,
+    INSTANT,
+    based_on,
+    build,
+    fixed_category,
+    value_columns,
+    value_fields,
+)
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_SCHEMA = pa.schema(
@@ -71,7 +79,8 @@ def events_frame(
         value_raw       object               payload (bytes), with ``raw=True`` only
         ==============  ===================  ===========================================================
 
-        ``attrs["mirror"]`` holds ``complete``, false when something was lost, and ``server``.
+        ``attrs["mirror"]`` holds ``taken_at``, when the last of them was received, ``devices``, how many they are
+        about, ``complete``, false when something was lost, and ``server``.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -81,7 +90,10 @@ def events_frame(
     rows = list(events)
     complete = all(event.kind is not EventKind.GAP for event in rows)
     schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
-    return build(event_columns(rows), schema, tz=tz, complete=complete, server=server)
+    columns = event_columns(rows)
+    taken_at = max((event.received_at for event in rows), default=None)
+    about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
+    return build(columns, schema, tz=tz, **about)
 
 
 def event_columns(rows: Sequence[Event]) -> dict[str, list[object]]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirror_sdk.frames.columns import category_dtype, has_no_categories
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.events import EVENTS_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
 from mirror_sdk.frames.state import DIRECTORY_SCHEMA, STATE_SCHEMA
 
-_CATEGORIES = frozenset(
-    field.name
+_CATEGORIES = {
+    field.name: category_dtype(field)
     for schema in (STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA)
     for field in schema
     if pa.types.is_dictionary(field.type)
-)
+}
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
@@ -29,16 +31,23 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
 def from_arrow(table: pa.Table) -> pd.DataFrame:
     """The frame a table was made from, with its ``attrs``."""
     frame: pd.DataFrame = table.to_pandas()
-    # Arrow forgets that a column without any value had categories.
-    lost = [str(name) for name in frame if name in _CATEGORIES and frame[name].dtype == object]
-    return frame.astype(dict.fromkeys(lost, "category"))
+    for name, dtype in _CATEGORIES.items():
+        # Arrow forgets the categories of a column without any value.
+        if name in frame and (frame[name].dtype == object or has_no_categories(frame[name].dtype)):
+            frame[name] = frame[name].astype(dtype)
+    return frame
 
 
-def read_parquet(file: str | PathLike[str]) -> pd.DataFrame:
+def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """The table that ``frame.to_parquet(file)`` wrote, with its types and ``attrs``.
+
+    Args:
+        file: The file, or the folder of a dataset.
+        columns: Only these columns; ``None`` reads all.
 
     Raises:
         OSError: There is no such file.
         pyarrow.ArrowInvalid: It is no Parquet file.
     """
-    return from_arrow(pq.read_table(file))
+    wanted = None if columns is None else list(columns)
+    return from_arrow(pq.read_table(file, columns=wanted, page_checksum_verification=True))

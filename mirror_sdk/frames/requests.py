@@ -10,7 +10,15 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, value_columns, value_fields
+from mirror_sdk.frames.columns import (
+    CATEGORY,
+    INSTANT,
+    based_on,
+    build,
+    fixed_category,
+    value_columns,
+    value_fields,
+)
 from mirror_sdk.values import NO_VALUE, Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -73,7 +81,7 @@ def requests_frame(
         expires_at      datetime64[ms, UTC]  until when it may wait for the device, where this was said
         status          category             ordered: queued < pending < success < failure < unknown
         category        category             why it failed
-        latency         timedelta64[ms]      from ``requested_at`` to ``finished_at``
+        latency         timedelta64[ms]      from ``requested_at`` to its end; see below
         asked_num       Float64              the number that was to be written
         asked_text      string               the text that was to be written
         asked_bool      boolean              the boolean that was to be written
@@ -82,7 +90,11 @@ def requests_frame(
         value_bool      boolean              the boolean that came back
         ==============  ===================  ===========================================================
 
-        ``attrs["mirror"]`` holds ``complete``, whether all of them have ended, and ``server``.
+        ``latency`` goes to ``finished_at``, which the service's clock tells; where that clock and the one here are too
+        far apart for it, to when the answer was received here. A request that was taken up again has none.
+
+        ``attrs["mirror"]`` holds ``taken_at``, ``devices``, how many were asked, ``complete``, whether all requests
+        have ended, and ``server``.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -107,7 +119,8 @@ def requests_frame(
     columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
-    return build(columns, REQUESTS_SCHEMA, tz=tz, complete=complete, server=server)
+    about = based_on(columns["device_id"], datetime.now(UTC), complete=complete, server=server)
+    return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
 
 
 def request_status(request: PlacedRequest | UnplacedRequest) -> RequestStatus:
@@ -140,7 +153,12 @@ def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
 
 def _latency(request: PlacedRequest | UnplacedRequest) -> timedelta | None:
     finished_at = _finished_at(request)
-    return None if finished_at is None or request.issued_at is None else finished_at - request.issued_at
+    if isinstance(request, UnplacedRequest) or request.accepted_at is None or finished_at is None:
+        return None
+    received_at = request.received_at
+    if received_at is None or request.issued_at <= finished_at <= received_at:
+        return finished_at - request.issued_at
+    return received_at - request.issued_at
 
 
 def _expires_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import infer_dtype
 
+from mirror_sdk._arguments import text as as_text
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import (
@@ -28,7 +29,7 @@ from mirror_sdk.frames.columns import (
 from mirror_sdk.values import NO_VALUE, Value, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.paths import PathParts, check_pattern, matches, parse_path
+from mirror_sdk.wire.paths import PathParts, check_path_pattern, matches, parse_path
 
 STATE_SCHEMA = pa.schema(
     [
@@ -294,12 +295,13 @@ def checked_patterns(paths: Sequence[str] | None) -> list[str] | None:
     """The patterns, if they are some.
 
     Raises:
-        ValueRefused: They are one text, or a ``*`` is not at the end of one.
+        TypeError: One of them is no text.
+        ValueRefused: They are one text, a ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
         raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
     try:
-        return None if paths is None else [check_pattern(pattern) for pattern in paths]
+        return None if paths is None else [check_path_pattern(as_text("each of paths", pattern)) for pattern in paths]
     except ValueError as exc:
         raise ValueRefused(f"paths: {exc}") from exc
 

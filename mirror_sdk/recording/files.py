@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import RecordingDamaged, ValueRefused
+from mirror_sdk.frames.columns import categories_of
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
+from mirror_sdk.frames.files import read_parquet
+from mirror_sdk.frames.state import STATE_SCHEMA
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 
 STORED_SCHEMA = pa.schema(
@@ -26,6 +32,11 @@ STORED_SCHEMA = pa.schema(
     ]
 )
 """The events table with plain texts in the place of categories, whose sets would differ from file to file."""
+
+_WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
+_INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
+_MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Of the years 1 to 9999, since 1970."""
 
 _SPAN = b"span"
 _SPANS = b"mirror_spans"
@@ -101,9 +112,15 @@ def state_path(folder: Path, number: int) -> Path:
 
 
 def read_part(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
-    """Events and coverage of a sealed file."""
-    table = pq.ParquetFile(part_path(folder, number)).read()
-    return table.replace_schema_metadata(None), read_spans(table.schema.metadata[_SPANS])
+    """Events and coverage of a sealed file.
+
+    Raises:
+        RecordingDamaged: It is not as it was written.
+    """
+    with _undamaged(part_path(folder, number)) as path:
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        spans = read_spans(table.schema.metadata[_SPANS])
+        return _checked(table.replace_schema_metadata(None)), spans
 
 
 def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
@@ -115,8 +132,27 @@ def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
     return pa.Table.from_batches(batches, schema=STORED_SCHEMA), merge(spans)
 
 
+def read_state(folder: Path, number: int) -> pd.DataFrame:
+    """A state table.
+
+    Raises:
+        RecordingDamaged: It is not as it was written.
+    """
+    with _undamaged(state_path(folder, number)) as path:
+        state = read_parquet(path)
+        about = state.attrs["mirror"]
+        pd.Timestamp(about["taken_at"]), int(about["devices"])
+        columns: pd.DataFrame = state[STATE_SCHEMA.names]
+        columns.attrs = state.attrs
+        return columns
+
+
 def read_numbered(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
-    """Events and coverage under a number, also while its journal is being sealed; nothing where a user removed it."""
+    """Events and coverage under a number, also while its journal is being sealed; nothing where a user removed it.
+
+    Raises:
+        RecordingDamaged: The sealed file is not as it was written.
+    """
     # A journal is removed when its sealed file is there, so one that is gone after the first look was sealed since.
     for read in (read_part, read_journal, read_part):
         try:
@@ -136,7 +172,12 @@ def seal(folder: Path, number: int) -> None:
     table, spans = read_journal(folder, number)
     target = part_path(folder, number)
     unfinished = target.with_suffix(".unfinished")
-    pq.write_table(table.replace_schema_metadata({_SPANS: write_spans(spans)}), unfinished, compression="zstd")
+    pq.write_table(
+        table.replace_schema_metadata({_SPANS: write_spans(spans)}),
+        unfinished,
+        compression="zstd",
+        write_page_checksum=True,
+    )
     _move(unfinished, target)
     journal_path(folder, number).unlink()
 
@@ -165,7 +206,50 @@ def _whole_batches(journal: Path) -> Iterator[tuple[pa.RecordBatch, list[Span]]]
             while True:
                 batch, metadata = stream.read_next_batch_with_custom_metadata()
                 batch.validate(full=True)
-                yield batch, read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
-        except (StopIteration, pa.ArrowInvalid, OSError):
+                spans = read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
+                _checked(pa.Table.from_batches([batch]))
+                yield batch, spans
+        except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
             # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
             return
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[Path]:
+    """Tell what goes wrong while a file is read as damage of this file; that it cannot be opened is told as it is."""
+    try:
+        yield path
+    except OSError as exc:
+        # Arrow tells of damage without a number.
+        if exc.errno is not None:
+            raise
+        raise _damaged(path, exc) from exc
+    except (pa.ArrowException, MemoryError, ValueError, TypeError, LookupError) as exc:
+        raise _damaged(path, exc) from exc
+
+
+def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
+    reason = str(problem).partition("\n")[0] or type(problem).__name__
+    return RecordingDamaged(
+        f"{path} is damaged ({reason}); bring it back from a copy, or remove it: what it held is missing then, and the"
+        " audit says so"
+    )
+
+
+def _checked(table: pa.Table) -> pa.Table:
+    """The table, if it is one of events.
+
+    Raises:
+        ValueError: Its columns are others, or hold words or times that are none.
+    """
+    if not table.schema.equals(STORED_SCHEMA):
+        raise ValueError("its columns are not those of events")
+    for name, words in _WORDS.items():
+        strange = set(table[name].unique().to_pylist()) - words - {None}
+        if strange:
+            raise ValueError(f"{strange.pop()!r} is no {name}")
+    for name in _INSTANTS:
+        ends = pc.min_max(table[name].cast(pa.int64()))
+        if any(end is not None and end not in _MILLISECONDS for end in ends.as_py().values()):
+            raise ValueError(f"{name} holds what is no time")
+    return table

@@ -31,8 +31,9 @@ class RecordingFolder:
         rotate_after: How old it may become.
 
     Raises:
-        ValueRefused: There is something else, a recording of something else, or another recorder at work.
         OSError: The folder cannot be written.
+        RecordingDamaged: A file in it is not as it was written.
+        ValueRefused: There is something else, a recording of something else, or another recorder at work.
 
     Attributes:
         position: Number of the last entry that was looked at; ``None`` in a new recording.
@@ -102,7 +103,7 @@ class RecordingFolder:
         number = max(files.state_numbers(self.path), default=0) + 1
         target = files.state_path(self.path, number)
         unfinished = target.with_suffix(".unfinished")
-        state.to_parquet(unfinished)
+        state.to_parquet(unfinished, write_page_checksum=True)
         unfinished.replace(target)
 
     def seal(self) -> None:

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import build, moment
+from mirror_sdk.frames.columns import based_on, build, moment
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.recording import files, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
@@ -22,6 +21,8 @@ from mirror_sdk.recording.coverage import Span, merge
 
 class Recording:
     """A recording in a folder. Every method reads the files anew, so that one that grows is seen as it is.
+
+    Every method may raise :class:`RecordingDamaged`: a file is not as it was written; the message names it.
 
     Args:
         path: The folder, as it was given to ``client.record``.
@@ -60,8 +61,9 @@ class Recording:
         table, spans = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: table.column(name).to_pylist() for name in schema.names}
-        complete = _audit(table, spans, duplicates=0).complete
-        return build(columns, schema, tz=tz, complete=complete, server=self._about.server)
+        found = _audit(table, spans, duplicates=0)
+        about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
+        return build(columns, schema, tz=tz, **about)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
@@ -145,7 +147,7 @@ class Recording:
         return _distinct(whole) if distinct else whole, merge(spans)
 
     def _states(self) -> list[pd.DataFrame]:
-        return [read_parquet(files.state_path(self.path, number)) for number in files.state_numbers(self.path)]
+        return [files.read_state(self.path, number) for number in files.state_numbers(self.path)]
 
 
 def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
@@ -153,6 +155,7 @@ def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | No
 
     Raises:
         FileNotFoundError: There is no recording.
+        RecordingDamaged: A file is not as it was written; the message names it.
         ValueRefused: The folder holds something else, or ``tz`` is no time zone.
     """
     return Recording(path).events(raw=raw, tz=tz)

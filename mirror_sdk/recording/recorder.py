@@ -13,6 +13,7 @@ from typing import Self
 
 import pandas as pd
 
+from mirror_sdk._arguments import real
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._reports import utc_now, warn_of
@@ -65,8 +66,8 @@ class Tape:
     ) -> None:
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
-            if not value > 0:
-                raise ValueRefused(f"{name}={value} must be more than 0")
+            if (real(value) or 0) <= 0:
+                raise ValueRefused(f"{name}={value!r} must be a number above 0")
         about = About(
             server=server,
             key=key,

@@ -12,10 +12,9 @@ import pyarrow as pa
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, moment, value_fields
-from mirror_sdk.frames.state import STATE_SCHEMA
+from mirror_sdk.frames.state import STATE_SCHEMA, parts_of
 from mirror_sdk.object_table import lookup
 from mirror_sdk.wire.model import write_timestamp
-from mirror_sdk.wire.paths import parse_path
 
 CHANGES_SCHEMA = pa.schema(
     [
@@ -33,6 +32,7 @@ CHANGES_SCHEMA = pa.schema(
 """The changes table."""
 
 _KEY = ["device_id", "path"]
+_NUMBERS = ("object_id", "instance_id", "resource_id")
 _VALUE = ["reported_num", "reported_text", "reported_bool", "value_kind"]
 _OF_STATE = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
 
@@ -82,9 +82,9 @@ def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz:
     """
     latest = _latest(known, instant)
     paths = [str(path) for path in latest["path"]]
-    parts = [parse_path(path) for path in paths]
+    parts = [parts_of(path) for path in paths]
     columns = {str(name): _plain(latest[name]) for name in latest if name in STATE_SCHEMA.names}
-    columns |= {name: [getattr(one, name) for one in parts] for name in ("object_id", "instance_id", "resource_id")}
+    columns |= {name: [one[place] for one in parts] for place, name in enumerate(_NUMBERS)}
     columns |= {name: _told_or_declared(latest[name], paths, name) for name in ("label", "unit")}
     columns |= {name: [None] * len(latest) for name in STATE_SCHEMA.names if name not in columns}
     return build(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 from mirror_sdk._exchange import first_fault
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, SnapshotWarning, UnexpectedAnswer
-from mirror_sdk.frames.device_batches import joined, state_of_batch
+from mirror_sdk.frames.device_batches import state_of_batch
 from mirror_sdk.frames.state import state_table
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.snapshot.request import SnapshotRequest
@@ -36,10 +36,9 @@ _LABEL = "devices"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a snapshot gave.
+    """What a snapshot gave beside its rows.
 
     Attributes:
-        table: The state table, of changed devices where only those were asked for.
         taken_at: The instant it shows; the earliest, where devices were read one by one.
         device_count: How many devices there are.
         revision: Number of the mirror's last change; ``None`` where devices were read one by one.
@@ -48,7 +47,6 @@ class Taken:
         missing: Ids of the devices that were asked for by name and are not there.
     """
 
-    table: pa.Table
     taken_at: str
     device_count: int
     revision: int | None = None
@@ -57,12 +55,16 @@ class Taken:
     missing: tuple[str, ...] = ()
 
 
+Keep = Callable[[pa.Table], object]
+"""Takes the tables of some devices each, in the order of their ids."""
+
+
 @dataclass(slots=True)
 class _Read:
     """What has arrived so far."""
 
     request: SnapshotRequest
-    tables: list[pa.Table] = field(default_factory=list)
+    keep: Keep
     unchanged: set[str] = field(default_factory=set)
     arrived: int = 0
     kept: int = 0
@@ -72,14 +74,14 @@ class _Read:
         self.missing = set(self.request.device_ids or ()) if self.request.names_devices else set()
 
 
-def read_snapshot(request: SnapshotRequest, headers: Mapping[str, str], body: BinaryIO) -> Taken:
-    """Read an answer to its end.
+def read_snapshot(request: SnapshotRequest, keep: Keep, headers: Mapping[str, str], body: BinaryIO) -> Taken:
+    """Read an answer to its end, and have its rows kept as they arrive.
 
     Raises:
-        ConnectionFailed: It broke off.
+        ConnectionFailed: It broke off, and what was kept is not all.
         UnexpectedAnswer: It is no snapshot, or has another number of devices than it says.
     """
-    read = _Read(request)
+    read = _Read(request, keep)
     is_arrow = headers.get("Content-Type", "").partition(";")[0] == ARROW
     total = headers.get(TOTAL_HEADER, "")
     batches = _arrow_batches(read, body) if is_arrow else _ndjson_batches(read, body)
@@ -92,7 +94,6 @@ def read_snapshot(request: SnapshotRequest, headers: Mapping[str, str], body: Bi
     if end.device_count != read.arrived:
         raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {end.device_count}")
     return Taken(
-        table=joined(read.tables, raw=request.raw),
         taken_at=write_timestamp(end.taken_at),
         device_count=read.kept,
         revision=end.revision,
@@ -140,7 +141,7 @@ def _take_batch(read: _Read, batch: pa.RecordBatch) -> int:
         read.missing.difference_update(batch.column("device_id").to_pylist())
     is_unchanged = batch.column("resources").is_null()
     read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
-    read.tables.append(state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
+    read.keep(state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
     return count
 
 
@@ -164,7 +165,7 @@ def _take_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unch
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
-    read.tables.append(state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
+    read.keep(state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
     return len(entries)
 
 
@@ -187,9 +188,23 @@ def next_form(form: str, error: APIError) -> str | None:
     raise error
 
 
-def taken_one_by_one(request: SnapshotRequest, objects: Sequence[DeviceObject]) -> Taken:
-    """The same of device objects that were read one by one."""
-    table, device_count = state_table(objects, paths=request.paths, raw=request.raw)
-    # The oldest, so that no row is older than the table says it is.
-    taken_at = min((one.created_at for one in objects), default=datetime.now(UTC))
-    return Taken(table=table, taken_at=write_timestamp(taken_at), device_count=device_count)
+class OneByOne:
+    """The same of device objects that are read one by one."""
+
+    def __init__(self, request: SnapshotRequest, keep: Keep) -> None:
+        self._request = request
+        self._keep = keep
+        self._device_count = 0
+        # The oldest in the end, so that no row is older than the table says it is.
+        self._taken_at = datetime.now(UTC)
+
+    def add(self, objects: Sequence[DeviceObject]) -> None:
+        """Have the rows of some devices kept."""
+        table, device_count = state_table(objects, paths=self._request.paths, raw=self._request.raw)
+        self._device_count += device_count
+        self._taken_at = min([self._taken_at, *(one.created_at for one in objects)])
+        self._keep(table)
+
+    def taken(self) -> Taken:
+        """What was taken."""
+        return Taken(taken_at=write_timestamp(self._taken_at), device_count=self._device_count)

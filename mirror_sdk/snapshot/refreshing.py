@@ -35,19 +35,19 @@ def whole(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     return replace(request, revision=None)
 
 
-def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken) -> Taken:
-    """What a whole snapshot would have given, from the table of an earlier one and what has changed since."""
+def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table: pa.Table) -> pa.Table:
+    """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
     if request.revision is None or taken.revision is None:
-        return taken
-    schema = taken.table.schema
+        return table
+    schema = table.schema
     plain = pa.schema([field.with_type(pa.string()) if _is_word(field) else field for field in schema])
     words = {field.name: object for field in schema if _is_word(field)}
     before = pa.Table.from_pandas(frame.astype(words), schema=plain, preserve_index=False)
     kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
-    rows = pa.concat_tables([kept, taken.table.cast(plain)])
+    rows = pa.concat_tables([kept, table.cast(plain)])
     # Each device is in one of the two only, with its rows in order.
     ordered = rows.take(pc.sort_indices(rows["device_id"]))
-    return replace(taken, table=recoded(ordered.cast(schema)))
+    return recoded(ordered.cast(schema))
 
 
 def _is_word(field: pa.Field) -> bool:

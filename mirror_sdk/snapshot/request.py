@@ -17,6 +17,7 @@ from mirror_sdk.wire.snapshot import Compression
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from mirror_sdk.snapshot.reading import Taken
 
@@ -37,6 +38,7 @@ class SnapshotRequest:
         server: Address of the service.
         compression: How an Arrow stream is compressed; ``None`` goes by whether the service is on this machine.
         revision: That of the table there is, where only what has changed since is wanted.
+        attempts: How often it may be sent while the service is busy or out of reach; ``None`` goes by what is usual.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class SnapshotRequest:
     server: str
     compression: Compression | None = None
     revision: int | None = None
+    attempts: int | None = None
 
     @classmethod
     def of(
@@ -101,7 +104,12 @@ class SnapshotRequest:
         """What to send for an answer of this media type."""
         compression = self.compression or ("none" if is_loopback(self.server) else "lz4")
         return _operations.get_snapshot(
-            self.sent_filters, self.sent_paths, form=form, compression=compression, changed_after=self.revision
+            self.sent_filters,
+            self.sent_paths,
+            form=form,
+            compression=compression,
+            changed_after=self.revision,
+            attempts=self.attempts,
         )
 
     @property
@@ -125,13 +133,17 @@ class SnapshotRequest:
         )
         return list(dict.fromkeys([*patterns, *units]))
 
-    def frame(self, taken: Taken) -> pd.DataFrame:
-        """The state table of what was taken, which is used up by this.
+    def frame(self, taken: Taken, table: pa.Table) -> pd.DataFrame:
+        """The state table of what was taken; the table of its rows is used up by this.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
         """
-        about = {
+        return to_frame(table, self.about(taken, table.num_rows), tz=self.tz, uses_up=True)
+
+    def about(self, taken: Taken, rows: int) -> dict[str, object]:
+        """What a table of so many rows is based on, for ``attrs["mirror"]``."""
+        return {
             "taken_at": taken.taken_at,
             "devices": taken.device_count,
             "complete": True,
@@ -139,7 +151,7 @@ class SnapshotRequest:
             "one_instant": taken.revision is not None,
             "seq": taken.seq,
             "revision": taken.revision,
-            "rows": taken.table.num_rows,
+            "rows": rows,
             # Lists, as they are when they come back from a file.
             "selection": {
                 "filters": dict(self.filters),
@@ -147,4 +159,3 @@ class SnapshotRequest:
                 "paths": None if self.paths is None else list(self.paths),
             },
         }
-        return to_frame(taken.table, about, tz=self.tz, uses_up=True)

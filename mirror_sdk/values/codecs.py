@@ -191,12 +191,20 @@ def encode(
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
-    media_type = _media_type(content_type)
+    media_type = _media_type(_written_type(content_type))
     codec = _CODECS.get(media_type)
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and media_type != TEXT_PLAIN):
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
     return codec.write(accepted(plain, definition, path), path, resource_type), content_type
+
+
+def _written_type(content_type: object) -> str:
+    """A content type as it may be sent: the interface takes names alone."""
+    if isinstance(content_type, str) and "/" in content_type:
+        return content_type
+    name = _ALIASES.get(str(content_type), TEXT_PLAIN)
+    raise ValueRefused(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
 
 
 def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only: bool) -> None:

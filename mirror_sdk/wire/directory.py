@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mirror_sdk.wire.model import Order, Timestamp, WireModel
 
 FILTER_FIELDS = ("id", "name", "endpoint_name", "endpoint_type", "state", "created_at", "updated_at")
-FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte")
+FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000

@@ -56,6 +56,18 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
+def check_path_pattern(pattern: str) -> str:
+    """Return the pattern if some resource path can match it.
+
+    Raises:
+        ValueError: There is a ``*`` somewhere else than at its end, or it begins as no resource path does.
+    """
+    check_pattern(pattern)
+    if not pattern.startswith("/") and pattern != "*":
+        raise ValueError(f"{pattern!r} matches no resource path; write it like /3303/0/5700 or /3303/*")
+    return pattern
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether the text equals the pattern, or begins with what stands before its final ``*``."""
     if pattern.endswith("*"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DEVICE_OBJECT = "/v3/devices/{device_id}/echo"
 SNAPSHOT = "/v3/device-echo"
+SNAPSHOT_RANGES = "/v3/device-echo/ranges"
 DEVICES = "/v3/devices"
 DEVICE = "/v3/devices/{device_id}"
 ENDPOINT_RESOURCES = "/v2/endpoints/{device_id}"

@@ -1,4 +1,4 @@
-"""The fleet snapshot: the forms it comes in, and how it ends. Source: wire.md 7."""
+"""The fleet snapshot: the forms it comes in, how it ends, and the parts it may be taken in. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ END_KEY = b"mirror.end"
 """Under which key the last batch of an Arrow stream, an empty one, has the end in its metadata."""
 
 MAX_PATTERNS = 256
+DEFAULT_DEVICES_PER_RANGE = 10_000
+MAX_DEVICES_PER_RANGE = 1_000_000
+MAX_RANGES = 10_000
 REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
 """The reason where the revision of a request is one the mirror never had."""
 
@@ -40,3 +43,27 @@ class SnapshotEnd(WireModel):
     device_count: int
     revision: int
     seq: int
+
+
+class DeviceRange(WireModel):
+    """The devices whose ids follow ``after``, up to ``last``; of all that follow where there is no ``last``.
+
+    As conditions: ``id__gt`` and ``id__lte``. ``device_count`` is how many there were when the ranges were made.
+    """
+
+    after: str | None = None
+    last: str | None = None
+    device_count: int
+
+
+class DeviceRanges(WireModel):
+    """All devices of a selection in ranges of about as many each.
+
+    The first has no ``after`` and the last no ``last``, and each goes on where the one before ends: a device that
+    comes later is in one of them too. ``revision`` is the number of the mirror's last change.
+    """
+
+    object: Literal["device-ranges"] = "device-ranges"
+    device_count: int
+    revision: int
+    data: list[DeviceRange]

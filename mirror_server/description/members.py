@@ -84,6 +84,16 @@ _OF_MODELS = {
         "resources": "Every resource the device has ever introduced.",
     },
     "DevicePage": {"data": "The devices.", "after": "The id the page begins behind, as it was asked for."},
+    "DeviceRange": {
+        "after": "The id they follow; absent in the first range.",
+        "last": "The id of the last of them; absent in the last range, which takes all that follow.",
+        "device_count": "How many there are.",
+    },
+    "DeviceRanges": {
+        "device_count": "How many devices there are in all.",
+        "revision": "The number of the mirror's last change.",
+        "data": "The ranges, by id.",
+    },
     "DeviceRequestAccepted": {"async-response-id": "The async-id, by which the answer is recognised."},
     "DeviceRequestBody": {
         "method": "`GET` reads, `PUT` writes, `POST` executes.",

@@ -103,6 +103,23 @@ MIRROR: dict[tuple[str, str], Operation] = {
         errors=(406,),
         is_extension=True,
     ),
+    ("get", routes.SNAPSHOT_RANGES): Operation(
+        name="get_device_ranges",
+        group="Mirror",
+        summary="The ids of a selection in ranges, so that it can be taken in parts",
+        meaning="A part is taken with `id__gt` and `id__lte`. Ranges leave nothing out: a device that registers later"
+        " is in one of them. Each part is a snapshot of its own; all devices as of one instant are in a whole snapshot"
+        " alone. Devices are selected as in `GET /v3/devices`; any other parameter is taken for a filter.",
+        parameters=parameters.RANGES,
+        answers=(
+            Answer(
+                code=200,
+                meaning="The ranges, by id.",
+                content=Content(model=snapshot.DeviceRanges, variants=("a fleet in three ranges",)),
+            ),
+        ),
+        is_extension=True,
+    ),
     ("get", routes.DEVICES): Operation(
         name="list_devices",
         group="Directory",

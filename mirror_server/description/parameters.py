@@ -6,7 +6,13 @@ from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, FILTER_FIELDS, FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.paths import PATH_PATTERN, TEXT_PATTERN
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS, MAX_HOLD_SECONDS
-from mirror_sdk.wire.snapshot import COMPRESSIONS, MAX_PATTERNS
+from mirror_sdk.wire.snapshot import (
+    COMPRESSIONS,
+    DEFAULT_DEVICES_PER_RANGE,
+    MAX_DEVICES_PER_RANGE,
+    MAX_PATTERNS,
+    MAX_RANGES,
+)
 from mirror_server.description.parts import Parameter, Schema, header, query, whole_number, words
 
 _TEXT: Schema = {"type": "string"}
@@ -18,7 +24,10 @@ _OPERATORS = {
     "nin": "none of these, separated by commas",
     "gte": "this or above",
     "lte": "this or below",
+    "gt": "above this",
+    "lt": "below this",
 }
+_OWN_OPERATORS = {"gt", "lt"}
 _STATES = ("registered", "deregistered")
 
 OF_PATHS = {
@@ -42,7 +51,8 @@ def _filter(field: str, operator: str) -> Parameter:
     if operator in {"in", "nin"}:
         # Times and states in a list are checked too, one by one.
         schema = {"type": "array", "items": schema, "minItems": 1}
-    return query(f"{field}__{operator}", f"Only devices whose `{field}` is {_OPERATORS[operator]}.", schema)
+    meaning = f"Only devices whose `{field}` is {_OPERATORS[operator]}."
+    return query(f"{field}__{operator}", meaning, schema, is_extension=operator in _OWN_OPERATORS)
 
 
 _PAGING = {"limit", "after", "order", "include"}
@@ -56,6 +66,7 @@ DIRECTORY = (
     ),
     *(_filter(field, operator) for field in FILTER_FIELDS for operator in FILTER_OPERATORS),
 )
+_FILTERS = tuple(parameter for parameter in DIRECTORY if parameter.name not in _PAGING)
 _PATTERN: Schema = _TEXT | {"pattern": TEXT_PATTERN}
 SNAPSHOT = (
     query(
@@ -76,7 +87,15 @@ SNAPSHOT = (
         " is there.",
         whole_number(0),
     ),
-    *(parameter for parameter in DIRECTORY if parameter.name not in _PAGING),
+    *_FILTERS,
+)
+RANGES = (
+    query(
+        "devices_per_range",
+        f"How many devices a range is to have. More than {MAX_RANGES} ranges are refused.",
+        whole_number(1, MAX_DEVICES_PER_RANGE, DEFAULT_DEVICES_PER_RANGE),
+    ),
+    *_FILTERS,
 )
 UNLESS_CHANGED = (
     header("If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304.", _TEXT),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import unknown_device
@@ -171,16 +172,19 @@ class DeviceService:
 
         def work(session: Session) -> None:
             now = self._clock.now()
-            device_ids = {observation.device_id for observation in observations}
-            found = {device_id: devices.find(session, device_id) for device_id in device_ids}
-            known = {device_id: device for device_id, device in found.items() if device is not None}
-            devices.touch(session, sorted(known), now)
-            rows = [
-                self._tell_observation(session, known[observation.device_id], observation, now)
-                for observation in observations
-                if observation.device_id in known
-            ]
-            devices.report(session, rows)
+            names = devices.endpoint_names(session, {observation.device_id for observation in observations})
+            known = [observation for observation in observations if observation.device_id in names]
+            subscribed = subscriptions.active(session, {(each.device_id, each.path) for each in known})
+            self._subscriptions.notify(
+                session,
+                [
+                    (names[each.device_id], each, subscribed[each.device_id, each.path])
+                    for each in known
+                    if (each.device_id, each.path) in subscribed
+                ],
+            )
+            rows = [_observed_row(each, now, subscribed) for each in known]
+            devices.report(session, rows, contact_at=now)
 
         return self._database.insist(work)
 
@@ -243,17 +247,11 @@ class DeviceService:
         subscriptions.reset_device(session, device_id)
         self._log.append_for_all(session, kind, device_id, device_id)
 
-    def _tell_observation(
-        self, session: Session, device: DeviceRow, observation: Observation, now: Instant
-    ) -> dict[str, object]:
-        """Tell who is subscribed; gives the row to store."""
-        device_id, path, content = observation.device_id, observation.path, observation.content
-        app_ids = subscriptions.active_apps(session, device_id, path)
-        if app_ids:
-            self._subscriptions.notify(
-                session, device, path, content, changed_at=observation.changed_at, app_ids=app_ids
-            )
-        return reported_row(device_id, path, content, now, "subscription" if app_ids else "auto_observation")
+
+def _observed_row(observation: Observation, now: Instant, subscribed: Container[tuple[str, str]]) -> dict[str, object]:
+    device_id, path = observation.device_id, observation.path
+    origin: Origin = "subscription" if (device_id, path) in subscribed else "auto_observation"
+    return reported_row(device_id, path, observation.content, now, origin)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

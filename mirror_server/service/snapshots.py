@@ -58,9 +58,9 @@ class Snapshot:
         self.seq = state.last_seq if state else 0
         self._held = ExitStack()
 
-    def pages(self) -> Iterator[Page]:
-        """Its devices by id, a thousand at a time; equal pages of equal selections hold the same."""
-        return snapshots.pages(self._session, self.selection.conditions, _DEVICES_AT_A_TIME)
+    def pages(self, size: int | None = None) -> Iterator[Page]:
+        """Its devices by id, so many at a time or a thousand; equal pages of equal selections hold the same."""
+        return snapshots.pages(self._session, self.selection.conditions, size or _DEVICES_AT_A_TIME)
 
     def devices(self, page: Page) -> list[DeviceRow]:
         """The devices of a page."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from typing import Any
 
 from mirror_sdk.wire.subscriptions import PresubscriptionRules
 from mirror_server.clock import Clock
@@ -11,7 +12,7 @@ from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.delivery import Job
-from mirror_server.devices.link import Answer, Content, Observe, Outcome
+from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import reported_row
 from mirror_server.service.words import WAITING
@@ -123,30 +124,11 @@ class SubscriptionService:
         app_ids = [*before, *waited] if changed else waited
         device = devices.find(session, device_id)
         if device is not None:
-            self.notify(session, device, path, initial, changed_at=now, app_ids=app_ids)
+            self.notify(session, [(device.endpoint_name, Observation(device_id, path, initial, now), app_ids)])
 
-    def notify(
-        self,
-        session: Session,
-        device: devices.DeviceRow,
-        path: str,
-        content: Content,
-        *,
-        changed_at: int,
-        app_ids: Iterable[str],
-    ) -> None:
-        """Add an observation event to the logs of these applications."""
-        event = events.notification(
-            device_id=device.device_id,
-            endpoint_name=device.endpoint_name,
-            path=path,
-            payload=content.payload,
-            content_type=content.content_type,
-            max_age_seconds=content.max_age_seconds,
-            changed_at=changed_at,
-        )
-        for app_id in app_ids:
-            self._log.append(session, app_id, NOTIFICATIONS, device.device_id, event)
+    def notify(self, session: Session, told: Iterable[tuple[str, Observation, Iterable[str]]]) -> None:
+        """Add observation events to logs: each is the endpoint name, what was observed, and whose logs."""
+        self._log.append_all(session, NOTIFICATIONS, _entries(told))
 
     def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
         observable = [resource.path for resource in devices.announced(session, device.device_id) if resource.observable]
@@ -173,6 +155,24 @@ class SubscriptionService:
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
         session.tell(f"{WAITING} {device_id}")
+
+
+def _entries(
+    told: Iterable[tuple[str, Observation, Iterable[str]]],
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for endpoint_name, observation, app_ids in told:
+        content = observation.content
+        event = events.notification(
+            device_id=observation.device_id,
+            endpoint_name=endpoint_name,
+            path=observation.path,
+            payload=content.payload,
+            content_type=content.content_type,
+            max_age_seconds=content.max_age_seconds,
+            changed_at=observation.changed_at,
+        )
+        for app_id in app_ids:
+            yield app_id, observation.device_id, event
 
 
 def _check_observable(session: Session, device_id: str, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Session
+from mirror_server.store.session import Session, parts
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -101,6 +101,15 @@ def revision(session: Session, device_id: str) -> int | None:
         "SELECT revision FROM devices WHERE device_id = :device_id", device_id=device_id
     )
     return number
+
+
+def endpoint_names(session: Session, device_ids: Collection[str]) -> dict[str, str]:
+    """The endpoint names of those of these devices that are known, by id."""
+    names: dict[str, str] = {}
+    for some in parts(sorted(device_ids)):
+        where, parameters = where_of([Condition("device_id", "IN", tuple(some))])
+        names |= dict(session.rows(f"SELECT device_id, endpoint_name FROM devices{clause(where)}", **parameters))
+    return names
 
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
@@ -256,12 +265,13 @@ def reported_value(session: Session, device_id: str, path: str) -> bytes | None:
     return value
 
 
-def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
+def report(session: Session, values: Sequence[dict[str, Any]], *, contact_at: Instant | None = None) -> None:
     """Store values that were received from devices.
 
     Args:
         session: The transaction.
         values: ``device_id, path, value, content_type, origin, at, expires_at`` of each.
+        contact_at: When they came, where that is not noted otherwise.
     """
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
@@ -273,7 +283,7 @@ def report(session: Session, values: Sequence[dict[str, Any]]) -> None:
         " reported_expires_at = excluded.reported_expires_at",
         values,
     )
-    revisions.note_change(session, {value["device_id"] for value in values})
+    revisions.note_change(session, {value["device_id"] for value in values}, contact_at=contact_at)
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:

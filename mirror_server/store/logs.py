@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
@@ -35,26 +36,31 @@ def applications(session: Session) -> list[str]:
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
 
 
-def append(session: Session, app_id: str, *, kind: str, device_id: str, body: bytes, at: Instant) -> int | None:
-    """Add an entry; gives the bytes the log holds then, ``None`` where no log is kept for the application."""
+def append(
+    session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant
+) -> int | None:
+    """Add entries of one kind, each as device id and body.
+
+    Returns:
+        The bytes the log holds then, ``None`` where no log is kept for the application.
+    """
     row = session.row(
-        "UPDATE logs SET last_seq = last_seq + 1, stored_bytes = stored_bytes + :size"
+        "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size"
         " WHERE app_id = :app_id RETURNING last_seq, stored_bytes",
         app_id=app_id,
-        size=len(body),
+        count=len(entries),
+        size=sum(len(body) for _, body in entries),
     )
     if row is None:
         return None
-    seq, stored_bytes = row
-    session.run(
+    last_seq, stored_bytes = row
+    session.run_many(
         "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
         " VALUES (:app_id, :seq, :at, :device_id, :kind, :body)",
-        app_id=app_id,
-        seq=seq,
-        at=at,
-        device_id=device_id,
-        kind=kind,
-        body=body,
+        [
+            {"app_id": app_id, "seq": seq, "at": at, "device_id": device_id, "kind": kind, "body": body}
+            for seq, (device_id, body) in enumerate(entries, last_seq - len(entries) + 1)
+        ],
     )
     return int(stored_bytes)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
 
@@ -19,10 +20,11 @@ def last(session: Session) -> int:
     return int(session.scalar("SELECT last_revision FROM revisions"))
 
 
-def note_change(session: Session, device_ids: Iterable[str]) -> None:
-    """Note that the device objects of these devices are not what they were."""
+def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None) -> None:
+    """Note that the device objects of these devices are not what they were, and perhaps that they were heard of."""
     revision = session.scalar("UPDATE revisions SET last_revision = last_revision + 1 RETURNING last_revision")
+    contact = ", last_contact_at = CASE WHEN last_contact_at < :at THEN :at ELSE last_contact_at END"
     session.run_many(
-        "UPDATE devices SET revision = :revision WHERE device_id = :device_id",
-        [{"device_id": device_id, "revision": revision} for device_id in device_ids],
+        f"UPDATE devices SET revision = :revision{contact if contact_at else ''} WHERE device_id = :device_id",
+        [{"device_id": device_id, "revision": revision, "at": contact_at} for device_id in device_ids],
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 Row = tuple[Any, ...]
+
+_MOST_PARAMETERS = 500
 
 
 class Cursor(Protocol):
@@ -98,3 +102,9 @@ class Session:
         """All effects, which are then forgotten."""
         effects, self._effects = self._effects, []
         return effects
+
+
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values in parts that are small enough to be parameters of one statement."""
+    for begin in range(0, len(values), _MOST_PARAMETERS):
+        yield values[begin : begin + _MOST_PARAMETERS]

@@ -6,11 +6,11 @@ device registers anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Session
+from mirror_server.store.session import Session, parts
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -175,6 +175,23 @@ def cancelled(session: Session, device_id: str, path: str) -> None:
         device_id=device_id,
         path=path,
     )
+
+
+def active(session: Session, resources: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Who gets an observation event of these resources, each as device id and path; those of nobody are left out."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for some in parts(sorted(resources)):
+        wanted = ", ".join(f"(:d{index}, :p{index})" for index in range(len(some)))
+        parameters = {f"d{index}": device_id for index, (device_id, _) in enumerate(some)}
+        parameters |= {f"p{index}": path for index, (_, path) in enumerate(some)}
+        rows = session.rows(
+            f"WITH wanted (device_id, path) AS (VALUES {wanted}) SELECT device_id, path, app_id"
+            " FROM wanted JOIN subscriptions USING (device_id, path) WHERE state = 'active' ORDER BY app_id",
+            **parameters,
+        )
+        for device_id, path, app_id in rows:
+            found.setdefault((device_id, path), []).append(app_id)
+    return found
 
 
 def active_apps(session: Session, device_id: str, path: str) -> list[str]:

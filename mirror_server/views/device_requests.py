@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
 
@@ -22,6 +22,9 @@ from mirror_server.keys import Scope
 from mirror_server.service.commands import CommandService, Placement
 from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.requests import app_id, note, query_integer, query_text, read_body, require_scope, requires
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
@@ -44,7 +47,7 @@ def blueprint(commands: CommandService) -> Blueprint:
             expiry_seconds=_read_expiry_seconds(body),
             retries=query_integer("retry", low=0, high=MAX_RETRIES),
         )
-        # A parked answer is made outside of its request.
+        # The answer is made when there is no request any more to ask for it.
         environ = request.environ
         return when_stored(commands.place(placement), lambda async_id: _accepted(environ, async_id))
 
@@ -80,7 +83,7 @@ def _waiting(commands: CommandService, device_id: str | None) -> Response:
     )
 
 
-def _accepted(environ: dict[str, Any], async_id: str) -> Response:
+def _accepted(environ: WSGIEnvironment, async_id: str) -> Response:
     note(environ, async_id=async_id)
     return json_answer({"async-response-id": async_id}, status=202)
 

@@ -15,7 +15,16 @@ from mirror_server.core.instants import from_datetime
 from mirror_server.store.devices import Condition
 
 _COLUMNS = {"id": "device_id", "name": "endpoint_name", "state": "registered"}
-_COMPARISONS = {"eq": "IN", "neq": "NOT IN", "in": "IN", "nin": "NOT IN", "gte": ">=", "lte": "<="}
+_COMPARISONS = {
+    "eq": "IN",
+    "neq": "NOT IN",
+    "in": "IN",
+    "nin": "NOT IN",
+    "gte": ">=",
+    "lte": "<=",
+    "gt": ">",
+    "lt": "<",
+}
 _STATES = {"registered": 1, "deregistered": 0}
 # The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
 _MOST_FILTERS = 100

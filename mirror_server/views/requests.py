@@ -63,8 +63,8 @@ def app_id() -> str:
     return identity
 
 
-def note(environ: dict[str, Any], **details: str) -> None:
-    """Add details to the request's line in the server's log; no secrets and no values."""
+def note(environ: WSGIEnvironment, **details: str) -> None:
+    """Add details to a request's line in the server's log; no secrets and no values."""
     # Not in flask.g, which a request that is answered later does not keep.
     environ.setdefault(_NOTED, {}).update(details)
 

@@ -32,6 +32,13 @@ def measure(run: Run) -> Iterator[Figure]:
     }
     yield ratio(NAME, "naive loop / snapshot, cold", samples, "naive", "cold snapshot", "s", at_least(30))
     yield median(NAME, "memory of the client / its frame", [cold["frames"] for _, cold in pairs], "x", at_most(3))
+    large = fill(run.folder / "large.db", device_count=3 * run.scale.fleet, resource_count=run.scale.resources)
+    memory = {
+        "three times the fleet": [first_frame(run, large, "dataset")["megabytes"] for _ in range(rounds)],
+        "the fleet": [first_frame(run, filled, "dataset")["megabytes"] for _ in range(rounds)],
+    }
+    what = "memory of a dataset's writer, three times the fleet / the fleet"
+    yield ratio(NAME, what, memory, "three times the fleet", "the fleet", "MB", at_most(1.5))
     held = held_frames(run, filled)
     both = {"naive": samples["naive"], "held snapshot": held["snapshot"][:rounds]}
     yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(300))
@@ -45,7 +52,7 @@ def first_frame(run: Run, filled: Filled, way: str) -> dict[str, Any]:
         where = {"folder": run.folder, "cores": run.cores.client}
         client = stack.enter_context(program("fleet_program.py", way, server.url, filled.key, **where))
         answer: dict[str, Any] = client.ask()
-    if answer["rows"] != run.scale.fleet * run.scale.resources:
+    if answer["rows"] != len(filled.device_ids) * len(filled.paths):
         raise ChildFailed(f"{way} gave {answer['rows']} rows")
     return answer
 

@@ -45,6 +45,6 @@ def test_every_output_is_compared_but_that_of_a_widget(notebook: Path) -> None:
 def test_the_notebooks_of_the_package_are_copied_once_and_never_over_the_users_own(tmp_path: Path) -> None:
     first = examples.copy(tmp_path / "notebooks")
     assert [path.name for path in first] == [path.name for path in examples.list_notebooks()]
-    assert [path.name.partition("_")[0] for path in first] == ["01", "02", "03", "04", "05", "06"]
+    assert [path.name.partition("_")[0] for path in first] == ["01", "02", "03", "04", "05", "06", "07"]
     first[0].write_text("mine")
     assert examples.copy(tmp_path / "notebooks")[0].read_text() == "mine"

@@ -21,7 +21,11 @@ FIGURES = {
     "read_value": ["read_value"],
     "polls": ["event -> held poll, p99", "memory of each of 20 held polls", "one event to all 20 polls"],
     "growth": ["E1 at 5 / 10 devices", "write at 5 / 10 devices", "page at 2 / 20 log entries"],
-    "fleet": ["naive loop / snapshot, cold", "snapshot, held / the same bytes from a file"],
+    "fleet": [
+        "naive loop / snapshot, cold",
+        "memory of a dataset's writer, three times the fleet / the fleet",
+        "snapshot, held / the same bytes from a file",
+    ],
     "processes": ["E1, PostgreSQL / SQLite, one process each", "E1, 4 processes / 1", "write, 2 processes / 1"],
     "import_time": ["from mirror_sdk import MirrorClient"],
     "call_overhead": ["device object, MirrorClient / httpx"],

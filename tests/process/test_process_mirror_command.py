@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
@@ -96,9 +97,13 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["write", "{light}", LEVEL, "bright"], "VALUE"),
+        (["write", "{light}", LEVEL, "bright"], "it takes a whole number"),
+        (["write", "{light}", "/3311/0/5850", "true"], "it takes 0 or 1"),
+        (["get", "{light}", "--path", "3311"], "--path"),
+        (["watch", "--path", "*/5700"], "--path"),
         (["read", "{light}", "3311"], "PATH"),
-        (["snapshot", "state.xlsx"], "FILE"),
+        (["snapshot", "state.xlsx"], "--dataset"),
+        (["snapshot", "state.csv", "--overwrite"], "--overwrite"),
         (["devices", "--state", "asleep"], "--state"),
         (["devices", "--limit", "0"], "--limit"),
     ],
@@ -168,6 +173,16 @@ def test_the_state_of_the_fleet_is_written_into_a_file(run: Run, light: str, tmp
     assert set(frame["object_id"]) == {3303}
 
 
+def test_the_state_of_the_fleet_is_written_into_a_folder(run: Run, light: str, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    assert "wrote" in run("snapshot", str(folder), "--dataset", "--path", "/3303/*").stderr
+    assert set(read_parquet(folder)["object_id"]) == {3303}
+    assert "--overwrite" in run("snapshot", str(folder), "--dataset", status=1).stderr
+    run("snapshot", str(folder), "--dataset", "--overwrite")
+    assert light in read_parquet(folder)["device_id"].tolist()
+    assert {3303} < set(read_parquet(folder)["object_id"])
+
+
 def test_names_are_completed(application: Application, shared_server: ServerProcess, light: str) -> None:
     environment = child_environment(
         API_HOST=shared_server.url,
@@ -181,6 +196,42 @@ def test_names_are_completed(application: Application, shared_server: ServerProc
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=False
     )
     assert f"plain,{application.name}" in ended.stdout.split()
+
+
+def complete(words: str, at: int, application: Application, server: ServerProcess) -> list[str]:
+    variables = {"COMP_WORDS": words, "COMP_CWORD": str(at), "_MIRROR_COMPLETE": "bash_complete"}
+    environment = child_environment(API_HOST=server.url, API_KEY=application.key, **variables)
+    program = "from mirror_sdk.cli import main; main(prog_name='mirror')"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return [line.removeprefix("plain,") for line in finished.stdout.split()]
+
+
+def test_the_paths_of_the_device_are_completed(
+    application: Application, shared_server: ServerProcess, light: str
+) -> None:
+    device = application.name
+    assert complete(f"mirror read {device} /33", 3, application, shared_server) == [TEMPERATURE, LEVEL]
+    assert complete(f"mirror write {light} /3311", 3, application, shared_server) == [LEVEL]
+    assert complete("mirror read nobody-there /33", 3, application, shared_server) == []
+
+
+def test_a_value_read_is_shown_to_programs_with_its_type(run: Run, light: str) -> None:
+    assert json.loads(run("read", light, TEMPERATURE, "--json").stdout) == [
+        {"device_id": light, "path": TEMPERATURE, "kind": "number", "value": 21.5}
+    ]
+    assert run("read", light, LEVEL, "--csv").stdout.splitlines()[1] == f"{light},{LEVEL},number,10"
+
+
+def test_examples_of_the_help_stand_on_lines_of_their_own() -> None:
+    for name, command in [("", main), *main.commands.items()]:
+        shown = CliRunner().invoke(main, [name, "--help"] if name else ["--help"]).stdout
+        examples = [line for line in shown.splitlines() if line.startswith("    mirror ")]
+        assert examples, name
+        assert all(name in line for line in examples)
+        assert "\\b" not in shown
+        assert "\b" not in command.get_help(click.Context(command))
 
 
 def test_every_command_has_help_with_its_options() -> None:
@@ -245,7 +296,14 @@ def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(
     assert words in run("plan", str(wanted), status=2).stderr
 
 
-@pytest.mark.parametrize("arguments", [["snapshot", "{file}/state.csv"], ["record", "{file}/run", "--seconds", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["snapshot", "{file}/state.csv"],
+        ["snapshot", "{file}/fleet", "--dataset"],
+        ["record", "{file}/run", "--seconds", "0"],
+    ],
+)
 def test_what_cannot_be_written_is_told_in_one_line(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     file = tmp_path / "file"
     file.touch()

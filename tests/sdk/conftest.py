@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from blocking import Blocking, Loop
+from changed_answers import LIGHT, TEMPERATURE, between
+from changed_answers import RESOURCES as ALL_KINDS
 from databases import new_database_url
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
@@ -92,3 +94,44 @@ def bench(mirror: Mirror) -> Iterator[Bench]:
 @pytest.fixture
 def device_id(bench: Bench) -> str:
     return bench.add_device("sensor-1", RESOURCES, endpoint_type="Light")
+
+
+@pytest.fixture
+def plain(mirror: Mirror) -> Iterator[MirrorClient]:
+    """A client whose answers nobody touches."""
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
+        yield made
+
+
+@pytest.fixture
+def ids(bench: Bench, plain: MirrorClient) -> list[str]:
+    """Four devices: with values and a write, without the unit, without resources, deregistered."""
+    found = [bench.add_device("a", ALL_KINDS, endpoint_type="Light"), bench.add_device("b", ALL_KINDS[::2])]
+    for resource in ALL_KINDS:
+        plain.read_value(found[0], resource["path"])
+    plain.write_value(found[0], LIGHT, True)
+    plain.read_value(found[1], TEMPERATURE)
+    found.append(bench.add_device("c", []))
+    found.append(bench.add_device("d", ALL_KINDS[:1]))
+    bench.deregister(found[3])
+    return found
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def client_over(mirror: Mirror, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes clients whose answers are changed on the way."""
+    made: list[Any] = []
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+
+    def make(change: Callable[..., httpx.Response]) -> Any:
+        sync, twin = between(change)
+        key = mirror.new_key()
+        if loop is None:
+            made.append(MirrorClient(URL, key, transport=sync(mirror.transport)))
+        else:
+            made.append(Blocking(AsyncMirrorClient(URL, key, transport=twin(mirror.async_transport)), loop))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()

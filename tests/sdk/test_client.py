@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import httpx
+import pandas as pd
 import pytest
 
 import mirror_sdk
@@ -522,7 +523,9 @@ def test_the_log_is_a_table(client, bench, device_id):
     frame = client.events_frame(after=0, timeout=1)
     assert frame["event"].tolist().count("observation") == 2
     assert frame["value_num"].dropna().tolist() == [21.5, 30.0]
-    assert frame.attrs["mirror"] == {"complete": True, "server": "http://mirror.localhost"}
+    about = frame.attrs["mirror"]
+    assert (about["devices"], about["complete"], about["server"]) == (1, True, "http://mirror.localhost")
+    assert pd.Timestamp(about["taken_at"]) == frame["received_at"].max()
 
 
 def test_handles_are_a_ledger(client, bench, device_id):

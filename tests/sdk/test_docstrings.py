@@ -6,6 +6,7 @@ import warnings
 from datetime import timedelta
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
 from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, WebhookReceiver
@@ -13,8 +14,20 @@ from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
+from mirror_sdk.snapshot.dataset import SnapshotDataset
 
-CLASSES = [Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording]
+CLASSES = [
+    Bench,
+    DeviceList,
+    DeviceObject,
+    DeviceRequest,
+    MirrorAccessor,
+    MirrorClient,
+    Plan,
+    PlanReport,
+    Recording,
+    SnapshotDataset,
+]
 MODULES = ["mirror_sdk", "mirror_sdk.object_table", "mirror_sdk.progress", "mirror_sdk.values"]
 WITHOUT = {"DeviceObject.from_wire"}
 """What users do not call."""
@@ -55,6 +68,7 @@ def names(mirror, tmp_path):
             "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
             "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
             "folder": tmp_path,
+            "pd": pd,
             "timedelta": timedelta,
             "MirrorClient": MirrorClient,
             "Recording": Recording,
@@ -68,7 +82,7 @@ def test_the_example_gives_what_it_shows(name, names):
     test = EXAMPLES[name]
     test.globs = names
     failures = []
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         runner.run(test, out=failures.append, clear_globs=False)

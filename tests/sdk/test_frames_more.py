@@ -80,7 +80,13 @@ def test_events_are_rows_with_typed_values():
     assert (gap["first_seq"], gap["seq"]) == (5, 9)
     answer = frame[frame["event"] == "async_response"].iloc[0]
     assert (answer["async_id"], answer["status"], answer["category"]) == ("a", 429, "REQUEST_EXPIRED")
-    assert frame.attrs["mirror"] == {"complete": False, "server": "http://x"}
+    assert frame.attrs["mirror"] == {
+        "taken_at": "2026-01-05T12:00:00.000Z",
+        "devices": 2,
+        "complete": False,
+        "server": "http://x",
+    }
+    assert events_frame([]).attrs["mirror"] == {"taken_at": None, "devices": 0, "complete": True, "server": ""}
 
 
 def test_a_payload_that_cannot_be_read_is_opaque_and_breaks_nothing():
@@ -128,6 +134,24 @@ def test_requests_are_a_ledger():
     assert frame["status"].cat.ordered
     assert frame.attrs["mirror"]["complete"] is False
     assert frame.mirror.desired.tolist()[:2] == [40.0, 40.0]
+
+
+@pytest.mark.parametrize("service_is_off_by", [timedelta(days=-300), timedelta(days=300), timedelta(seconds=-1)])
+def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
+    told = int((at(1) + service_is_off_by).timestamp() * 1000)
+    answered = request(AsyncResponse(id="a1", status=200, timestamp=told))
+    answered._expectation.received_at = NOW + timedelta(seconds=3) if service_is_off_by else None
+    resumed = request(AsyncResponse(id="a1", status=200, timestamp=told), accepted_at=None)
+    latency = requests_frame([answered, resumed])["latency"]
+    assert latency.iloc[0] == pd.Timedelta(seconds=3)
+    assert latency.isna().tolist() == [False, True]
+
+
+def test_a_ledger_tells_what_it_is_based_on():
+    frame = requests_frame([request(), request(device_id="d2")], server="http://x")
+    about = frame.attrs["mirror"]
+    assert (about["devices"], about["complete"], about["server"]) == (2, False, "http://x")
+    assert abs(pd.Timestamp(about["taken_at"]) - pd.Timestamp.now("UTC")) < pd.Timedelta(minutes=5)
 
 
 def test_a_ledger_shows_how_the_last_request_of_each_resource_stands():
@@ -185,6 +209,7 @@ def test_each_kind_of_drift_is_told_with_its_begin(resource, kind, since):
         (LEVEL, b"40", 1, at(-30), b"40", at(-5)),
         (LEVEL, b"40", 1, at(-30), b"40", at(-90)),
         (SWITCH, b"1", 1, at(-30), b"1", at(-5)),
+        (LEVEL, b"40", 2, at(-30), b"40", at(-90)),
     ],
 )
 def test_what_agrees_or_was_never_written_does_not_drift(resource):
@@ -224,6 +249,14 @@ def test_a_moment_must_be_known_and_may_be_given():
         drift_frame(state, now=datetime(2026, 1, 5))
     with pytest.raises(ValueRefused, match="lacks"):
         drift_frame(pd.DataFrame({"a": [1]}))
+
+
+def test_a_drift_table_is_based_on_its_state_table():
+    state = state_of((LEVEL, b"40", 1, at(-30), b"10", at(-5)))
+    state.attrs["mirror"]["complete"] = False
+    about = drift_frame(state, now=at(5)).attrs["mirror"]
+    assert about == state.attrs["mirror"] | {"taken_at": "2026-01-05T12:05:00.000Z"}
+    assert about["devices"] == 1
 
 
 # All tables

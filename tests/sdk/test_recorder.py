@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 
 import httpx
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, ValueRefused
+from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.coverage import write_spans
@@ -267,6 +268,76 @@ def test_a_cut_off_journal_gives_what_is_whole_and_the_rest_is_read_again(client
     assert numbers(read_recording(folder)) == [1.0, 2.0]
     assert resumed.audit().complete
     assert whole
+
+
+def damaged(content, count=60):
+    """The content with one bit turned over, at places all over it."""
+    for number in range(count):
+        place = number * len(content) // count
+        yield content[:place] + bytes([content[place] ^ (1 << number % 8)]) + content[place + 1 :]
+
+
+def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed, folder):
+    with client.record(folder) as recorder:
+        until_at = observed(1.0, 2.0)
+    recording = recorder.recording
+    asked = {
+        "part-000001.parquet": lambda: recording.events().to_csv(),
+        "_state-000001.parquet": lambda: recording.as_of(until_at).to_csv(),
+    }
+    for name, ask in asked.items():
+        whole, file = ask(), folder / name
+        kept = file.read_bytes()
+        refused = 0
+        for content in damaged(kept):
+            file.write_bytes(content)
+            try:
+                assert ask() == whole
+            except RecordingDamaged as error:
+                refused += f"{error}".startswith(f"{file} is damaged (")
+        assert refused > 20
+        file.write_bytes(kept)
+
+
+def test_a_recorder_goes_on_with_no_damaged_recording_and_leaves_it_to_others(client, observed, folder):
+    with client.record(folder):
+        observed(1.0)
+    part = folder / "part-000001.parquet"
+    kept = part.read_bytes()
+    part.write_bytes(kept[: len(kept) // 2])
+    for _ in range(2):
+        with pytest.raises(RecordingDamaged, match=r"part-000001\.parquet is damaged"):
+            client.record(folder)
+    part.write_bytes(kept)
+    assert client.record(folder).stop() is None
+
+
+def test_a_damaged_journal_ends_where_the_damage_is(client, observed, folder):
+    recorder = client.record(folder)
+    observed(1.0, 2.0, 3.0)
+    until(lambda: recorder.events == 3)
+    journal = folder / "_journal-000001.arrows"
+    kept = journal.read_bytes()
+    recorder.stop()
+    (folder / "part-000001.parquet").unlink()
+    for content in damaged(kept):
+        journal.write_bytes(content)
+        events, audit = read_recording(folder), Recording(folder).audit()
+        assert len(events) == audit.events <= 3
+        assert audit.events == 0 or audit.until_at is not None
+
+
+def test_a_path_that_is_none_breaks_no_state(client, observed, device_id, folder):
+    with client.record(folder) as recorder:
+        until_at = observed(1.0)
+    part = folder / "part-000001.parquet"
+    table = pq.read_table(part)
+    rows = table.to_pylist()
+    rows[0]["path"] = "sensor/1"
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), part)
+    state = recorder.recording.as_of(until_at).set_index("path")
+    assert state.loc["sensor/1", "reported_num"] == 1.0
+    assert pd.isna(state.loc["sensor/1", "object_id"])
 
 
 def test_a_journal_that_was_sealed_before_it_was_removed_counts_once(client, observed, folder):

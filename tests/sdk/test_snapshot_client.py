@@ -7,111 +7,18 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from blocking import Blocking
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, between, without_arrow, without_snapshots
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient, SnapshotWarning
+from mirror_sdk import MirrorClient, SnapshotWarning
 from mirror_sdk.errors import BadRequest, ConnectionFailed, LimitExceeded, NotFound, UnexpectedAnswer, ValueRefused
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.service import snapshots
 from mirror_server.store import devices
 
-URL = "http://mirror.localhost"
-TEMPERATURE, LIGHT, UNIT = "/3303/0/5700", "/3311/0/5850", "/3303/0/5701"
-RESOURCES = [
-    {"path": TEMPERATURE, "value": "21.5", "observable": True},
-    {"path": UNIT, "value": "K", "observable": True},
-    {"path": LIGHT, "value": "0", "observable": True, "writable": True},
-    {"path": "/3/0/13", "value": "1700000000", "observable": True},
-    {"path": "/3/0/0", "value": "Example", "observable": True},
-    {"path": "/9999/0/1", "value": "hello", "observable": True},
-]
-
-
-@pytest.fixture
-def plain(mirror):
-    """A client whose answers nobody touches."""
-    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
-        yield made
-
-
-@pytest.fixture
-def ids(bench, plain):
-    """Four devices: with values and a write, without the unit, without resources, deregistered."""
-    found = [bench.add_device("a", RESOURCES, endpoint_type="Light"), bench.add_device("b", RESOURCES[::2])]
-    for resource in RESOURCES:
-        plain.read_value(found[0], resource["path"])
-    plain.write_value(found[0], LIGHT, True)
-    plain.read_value(found[1], TEMPERATURE)
-    found.append(bench.add_device("c", []))
-    found.append(bench.add_device("d", RESOURCES[:1]))
-    bench.deregister(found[3])
-    return found
-
 
 def about(frame):
     return frame.attrs["mirror"]
-
-
-def between(change):
-    """A transport of the server whose answers are changed on the way; made for both kinds of clients."""
-
-    class Sync(httpx.BaseTransport):
-        def __init__(self, inner):
-            self.inner = inner
-
-        def handle_request(self, request):
-            answer = self.inner.handle_request(request)
-            answer.read()
-            return change(request, answer)
-
-    class Async(httpx.AsyncBaseTransport):
-        def __init__(self, inner):
-            self.inner = inner
-
-        async def handle_async_request(self, request):
-            answer = await self.inner.handle_async_request(request)
-            await answer.aread()
-            return change(request, answer)
-
-    return Sync, Async
-
-
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_over(mirror, request):
-    """Makes clients whose answers are changed on the way."""
-    made = []
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
-
-    def make(change):
-        sync, twin = between(change)
-        key = mirror.new_key()
-        if loop is None:
-            made.append(MirrorClient(URL, key, transport=sync(mirror.transport)))
-        else:
-            made.append(Blocking(AsyncMirrorClient(URL, key, transport=twin(mirror.async_transport)), loop))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
-
-
-def answer_with(answer, content):
-    return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
-
-
-def without_snapshots(request, answer):
-    if request.url.path != "/v3/device-echo":
-        return answer
-    return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})
-
-
-def without_arrow(request, answer):
-    if request.headers["Accept"] != ARROW:
-        return answer
-    body = {"object": "error", "code": 406, "type": "not_acceptable", "message": "no pyarrow here"}
-    return httpx.Response(406, json=body)
 
 
 PATTERNS = [None, ["*"], [TEMPERATURE], ["/3303/0/57*"], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []]

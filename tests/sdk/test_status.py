@@ -78,3 +78,8 @@ def test_a_poll_that_is_put_off_tells_for_how_long():
         assert 30 < status.retry_in_seconds <= 40
         assert (status.position, status.waiting) == (3, 1)
         assert "full" in str(status.last_failure)
+
+
+def test_a_client_that_asked_nothing_yet_does_not_look_broken():
+    with MirrorClient("http://localhost", "a-key") as client:
+        assert repr(client.status()) == "<ClientStatus http://localhost: not asked yet, by long polling, 0 waiting>"

@@ -19,6 +19,7 @@ ROUTES = {
     "GET /openapi.json": frozenset(),
     "GET /metrics": ADMIN,
     "GET /v3/device-echo": READ,
+    "GET /v3/device-echo/ranges": READ,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,
     "GET /v3/devices/{}/echo": READ,

@@ -47,6 +47,7 @@ def names(shared_server, key, ids):
         ("endpoint_type__in=Light,Lock", "abcde"),
         ("endpoint_type__nin=Light,Fan", "cde"),
         ("endpoint_name__gte=b&endpoint_name__lte=d", "bcd"),
+        ("endpoint_name__gt=b&endpoint_name__lt=e", "cd"),
         ("filter=state%3Dregistered%26endpoint_type__eq%3DLock", "cd"),
         ("filter=endpoint_name%3Da", "a"),
         ("name__eq=b", "b"),

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pytest
 
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
+from mirror_sdk.wire.snapshot import (
+    ARROW,
+    COMPRESSIONS,
+    END_KEY,
+    NDJSON,
+    DeviceRanges,
+    SnapshotEnd,
+    UnchangedDevice,
+)
 from mirror_server.arrow import stream
 from mirror_server.service import snapshots
 from mirror_server.service.held_pages import HeldPages
@@ -340,3 +348,75 @@ def test_held_pages_stay_within_their_bound():
     assert [held.get(name) for name in "ac"] == [b"12345678", None]
     held.put("huge", b"x" * 11)
     assert [held.get(name) for name in ("a", "huge")] == [None, None]
+
+
+RANGES = f"{SNAPSHOT}/ranges"
+
+
+def ranges_of(server, key, query=""):
+    answer = server.call(key, "GET", f"{RANGES}?{query}", buffered=True)
+    assert (answer.status_code, answer.mimetype) == (200, "application/json"), answer.get_data()
+    found = DeviceRanges.model_validate(answer.json, extra="forbid")
+    assert sum(one.device_count for one in found.data) == found.device_count
+    return found
+
+
+def conditions_of(one):
+    bounds = {"id__gt": one.after, "id__lte": one.last}
+    return "&".join(f"{name}={device_id}" for name, device_id in bounds.items() if device_id is not None)
+
+
+@pytest.mark.parametrize(("size", "counts"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (1000, [3])])
+def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
+    found = ranges_of(server, key, f"devices_per_range={size}")
+    assert [one.device_count for one in found.data] == counts
+    assert found.revision == lines_of(server, key)[1].revision
+    taken = [lines_of(server, key, conditions_of(one))[0] for one in found.data]
+    assert list(map(len, taken)) == counts
+    assert [line["device_id"] for part in taken for line in part] == sorted(ids)
+    rows = [row for one in found.data for row in arrow_of(server, key, conditions_of(one))[0]]
+    assert [row["device_id"] for row in rows] == sorted(ids)
+
+
+def test_a_device_that_comes_later_is_in_a_range_too(server, key, ids):
+    found = ranges_of(server, key, "devices_per_range=1")
+    later = [server.add_device(key, f"later-{number}") for number in range(20)]
+    taken = [line["device_id"] for one in found.data for line in lines_of(server, key, conditions_of(one))[0]]
+    assert taken == sorted([*ids, *later])
+
+
+def test_ranges_are_of_a_selection(server, key, ids):
+    found = ranges_of(server, key, "endpoint_type=B&devices_per_range=1")
+    assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
+
+
+def test_without_devices_there_is_a_range_for_those_to_come(server, key):
+    found = ranges_of(server, key)
+    assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("devices_per_range=0", "devices_per_range"),
+        ("devices_per_range=1000001", "devices_per_range"),
+        ("devices_per_range=all", "devices_per_range"),
+        ("devices_per_range=", "devices_per_range"),
+        ("devices_per_range=1&devices_per_range=2", "devices_per_range"),
+        ("path=/3303/*", "path"),
+        ("colour=red", "colour"),
+    ],
+)
+def test_ranges_that_cannot_be_are_refused(server, key, query, field):
+    answer = server.call(key, "GET", f"{RANGES}?{query}")
+    assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, field)
+
+
+def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
+    monkeypatch.setattr("mirror_server.views.snapshots.MAX_RANGES", 2)
+    for _ in range(2 * snapshots._MOST_AT_ONCE):
+        answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
+        assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
+    assert "at least 2" in answer.json["message"]
+    assert len(ranges_of(server, key, "devices_per_range=2").data) == 2
+    assert server.call(key, "HEAD", RANGES).status_code == 405

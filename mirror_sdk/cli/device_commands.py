@@ -1,0 +1,188 @@
+"""The commands about one device, and the list of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import click
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk._output import Form, Row, form_options, show
+from mirror_sdk.cli.group import (
+    device_argument,
+    device_id,
+    expiry_option,
+    main,
+    path_argument,
+    patterns_option,
+    timeout_option,
+)
+from mirror_sdk.device import DeviceObject, Resource
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode
+from mirror_sdk.wire.paths import matches
+
+
+@main.command()
+@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only those in this state.")
+@click.option("--type", "endpoint_type", help="Only those of this endpoint type.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@form_options
+def devices(state: str | None, endpoint_type: str | None, limit: int | None, form: Form) -> None:
+    """List the devices.
+
+    \b
+      mirror devices --state registered --type Light --csv
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        found = client.list_devices(state=state, endpoint_type=endpoint_type, limit=limit)
+    columns = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
+    show(({name: getattr(device, name) for name in columns} for device in found), columns, form)
+
+
+@main.command()
+@device_argument
+@patterns_option
+@form_options
+def get(device: str, paths: Sequence[str], form: Form) -> None:
+    """Show the last reported and the last desired values of a DEVICE, without asking it.
+
+    \b
+      mirror get light-01 --path '/3311/*'
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        found = client.get_device(device_id(client, device))
+    show(_resource_rows(found, paths), list(_COLUMNS), form)
+
+
+@main.command()
+@device_argument
+@path_argument
+@timeout_option
+@expiry_option
+@form_options
+def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
+    """Ask a DEVICE for the value at PATH now.
+
+    \b
+      mirror read weather-station-01 /3303/0/5700
+      mirror read weather-station-01 /3303/0/5700 --json
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        asked = device_id(client, device)
+        value = client.begin_read(asked, path, expiry_seconds=expiry_seconds).result(timeout)
+    if form is None:
+        click.echo(str(value))
+        return
+    is_plain = isinstance(value.python, str | int | float)
+    row = {
+        "device_id": asked,
+        "path": path,
+        "kind": value.kind.value,
+        "value": value.python if is_plain else str(value),
+    }
+    show([row], list(row), form)
+
+
+@main.command()
+@device_argument
+@path_argument
+@click.argument("value")
+@timeout_option
+@expiry_option
+@click.option("--allow-read-only", is_flag=True, help="Also what is declared read-only, for a device that takes it.")
+def write(
+    device: str, path: str, value: str, timeout: float | None, expiry_seconds: int | None, allow_read_only: bool
+) -> None:
+    """Have a DEVICE take a VALUE at PATH; done when it has.
+
+    \b
+      mirror write light-01 /3311/0/5850 1
+    """  # noqa: D301 - click wants the character, not its escape
+    typed = _typed(value, path)
+    with MirrorClient.from_env() as client:
+        request = client.begin_write(
+            device_id(client, device), path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
+        )
+        request.result(timeout)
+
+
+@main.command()
+@device_argument
+@path_argument
+@click.option("--end", is_flag=True, help="End the subscription instead.")
+def subscribe(device: str, path: str, end: bool) -> None:
+    """Have changes of the value at PATH of a DEVICE reported from now on.
+
+    \b
+      mirror subscribe light-01 /3311/0/5851
+      mirror subscribe light-01 /3311/0/5851 --end
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        act = client.unsubscribe if end else client.subscribe
+        act(device_id(client, device), path)
+
+
+@main.command()
+@form_options
+def requests(form: Form) -> None:
+    """List the requests of this key that have no answer yet.
+
+    \b
+      mirror requests --json
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        waiting = client.list_device_requests()
+    columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
+    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
+
+
+_TAKES = {
+    ResourceType.STRING: "a text",
+    ResourceType.INTEGER: "a whole number",
+    ResourceType.UNSIGNED: "a whole number, 0 or more",
+    ResourceType.FLOAT: "a number",
+    ResourceType.BOOLEAN: "0 or 1",
+    ResourceType.TIME: "a time, in seconds since 1970",
+    ResourceType.OPAQUE: "bytes, in base64",
+    ResourceType.OBJLINK: "an object link, such as 3303:0",
+    ResourceType.CORELINK: "links, such as </3303/0>",
+    ResourceType.NONE: "none",
+}
+
+
+def _typed(text: str, path: str) -> PythonValue:
+    """The value a text stands for, by what is declared for the path."""
+    value = decode(text.encode(), TEXT_PLAIN, path)
+    if value.kind is ValueKind.OPAQUE or value.python is None:
+        definition = lookup(path)
+        takes = "" if definition is None else f" ({definition.label}); it takes {_TAKES[definition.type]}"
+        raise click.BadParameter(f"{text!r} is no value for {path}{takes}", param_hint="VALUE")
+    return value.python
+
+
+def _status_word(resource: Resource) -> str | None:
+    status = resource.desired.status if resource.desired else None
+    return None if status is None else status.name.lower()
+
+
+_COLUMNS: dict[str, Callable[[Resource], object]] = {
+    "path": lambda resource: resource.path,
+    "label": lambda resource: resource.label,
+    "reported": lambda resource: resource.reported and str(resource.reported.value),
+    "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
+    "desired": lambda resource: resource.desired and str(resource.desired.value),
+    "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
+    "status": _status_word,
+    "subscribed": lambda resource: resource.subscribed,
+}
+
+
+def _resource_rows(device: DeviceObject, patterns: Sequence[str]) -> Iterator[Row]:
+    for resource in device.resources.values():
+        if not patterns or any(matches(pattern, resource.path) for pattern in patterns):
+            yield _resource_row(resource)
+
+
+def _resource_row(resource: Resource) -> Row:
+    return {name: read_column(resource) for name, read_column in _COLUMNS.items()}

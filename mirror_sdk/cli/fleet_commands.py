@@ -1,0 +1,182 @@
+"""The commands about the whole fleet: plans, drift and snapshots."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk._output import Form, form_options, show
+from mirror_sdk._tables import with_pandas
+from mirror_sdk.cli.group import device_id, main, patterns_option
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
+
+_DRIFTS = 1
+_NOT_ALL = 1
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--apply", "is_applied", is_flag=True, help="Send what the plan says. Without it nothing is sent.")
+@click.option("--undo", "undo_file", type=click.Path(path_type=Path), help="Write the values before into this file.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="How many at once.")
+@click.option(
+    "--canary",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="How many to send first; all of them must succeed.",
+)
+@click.option(
+    "--max-failures", type=click.IntRange(min=0), default=5, show_default=True, help="After more than so many, stop."
+)
+@click.option(
+    "--expiry-seconds", type=click.IntRange(min=1), default=60, show_default=True, help="How long a write may wait."
+)
+@click.option("--include-offline", is_flag=True, help="Send to devices that are not registered too.")
+@form_options
+def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **limits: Any) -> None:
+    """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
+
+    It ends with status 1 if something is refused, and with --apply if not all has succeeded. Ctrl-C sends no more; what
+    became of each write is shown all the same.
+
+    \b
+      mirror plan wanted.csv
+      mirror plan wanted.csv --apply --undo before.csv
+    """  # noqa: D301 - click wants the character, not its escape
+    tables = with_pandas("mirror_sdk._table_rows")
+    with MirrorClient.from_env() as client:
+        made = client.plan(_wanted_values(client, file))
+        frame = made.frame
+        if undo_file is not None:
+            _write_values(made.values_before(), undo_file)
+        ended_well = bool(frame["decision"].ne("refuse").all())
+        if is_applied:
+            try:
+                with suppress(KeyboardInterrupt):
+                    made.apply(**limits)
+            finally:
+                # However it ended, what was sent has to be known.
+                result = made.result
+                show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
+            ended_well = ended_well and bool(result["status"].eq("success").all())
+        else:
+            show(tables.plan_rows(frame), tables.PLAN_COLUMNS, form)
+    click.echo(repr(made), err=True)
+    if not ended_well:
+        sys.exit(_NOT_ALL)
+
+
+@main.command()
+@patterns_option
+@click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
+@click.option("--check", is_flag=True, help="End with status 1 if anything drifts.")
+@form_options
+def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
+    """Show where desired and reported values differ, in the whole fleet.
+
+    \b
+      mirror drift --path '/3308/*' --tolerance 0.5 --check
+    """  # noqa: D301 - click wants the character, not its escape
+    with MirrorClient.from_env() as client:
+        state = client.snapshot(paths=list(paths) or None)
+    found = state.mirror.drift(tolerance=tolerance)
+    tables = with_pandas("mirror_sdk._table_rows")
+    show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
+    if check and not found.empty:
+        sys.exit(_DRIFTS)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@patterns_option
+@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only devices in this state.")
+@click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
+@click.option("--dataset", is_flag=True, help="FILE is a folder, for many Parquet files: a fleet larger than memory.")
+@click.option("--overwrite", is_flag=True, help="With --dataset, put it into the place of another dataset.")
+def snapshot(
+    file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None, dataset: bool, overwrite: bool
+) -> None:
+    """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
+
+    With --dataset FILE is a folder of Parquet files, which are written while the fleet arrives.
+
+    \b
+      mirror snapshot temperatures.csv --path '/3303/0/5700'
+      mirror snapshot fleet --dataset
+    """  # noqa: D301 - click wants the character, not its escape
+    if overwrite and not dataset:
+        raise click.BadParameter("goes with --dataset alone; a file is always replaced", param_hint="--overwrite")
+    if not dataset and file.suffix not in {".parquet", ".csv"}:
+        raise click.BadParameter(
+            f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
+        )
+    selection: dict[str, Any] = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
+    with MirrorClient.from_env() as client:
+        if dataset:
+            written = client.snapshot_dataset(file, overwrite=overwrite, **selection)
+            _tell_written(written.rows, written.device_count, file)
+            return
+        frame = client.snapshot(**selection)
+    if file.suffix == ".csv":
+        frame.to_csv(file, index=False)
+    else:
+        frame.to_parquet(file)
+    _tell_written(len(frame), frame.attrs["mirror"]["devices"], file)
+
+
+def _tell_written(rows: int, device_count: int, file: Path) -> None:
+    click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
+
+
+def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+    """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
+    try:
+        return _read_wanted(client, file)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
+
+
+def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+    """The writes a file asks for, each value as its path declares it."""
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        rows = csv.DictReader(lines)
+        lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
+        if lacking:
+            raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
+        id_of = lru_cache(partial(device_id, client))
+        wanted: list[tuple[str, str, object]] = []
+        for row in rows:
+            device, path, value = (row[name] for name in ("device", "path", "value"))
+            if device is None or path is None or value is None:
+                raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
+            wanted.append((id_of(device), path, _typed_or_text(value, path)))
+        return wanted
+
+
+def _typed_or_text(text: str, path: str) -> PythonValue:
+    """The value a text stands for; one that is none is left for the plan to refuse."""
+    value = decode(text.encode(), TEXT_PLAIN, path)
+    return text if value.kind is ValueKind.OPAQUE or value.python is None else value.python
+
+
+def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None:
+    rows = []
+    for device, path, value in values:
+        try:
+            rows.append((device, path, encode(value, path)[0].decode()))
+        except (ValueRefused, UnicodeDecodeError) as error:
+            click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["device", "path", "value"])
+        writer.writerows(rows)

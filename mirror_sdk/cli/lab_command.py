@@ -1,0 +1,62 @@
+"""The command that starts a mirror and JupyterLab."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from mirror_sdk import examples
+from mirror_sdk.cli.group import main
+from mirror_sdk.cli.log_commands import stop
+from mirror_sdk.lab import run_lab
+
+
+@main.command()
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="mirror-notebooks",
+    show_default=True,
+    help="Where the notebooks are copied to. What is there already stays as it is.",
+)
+@click.option(
+    "--devices",
+    "device_count",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    help="How many devices to have.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same devices and values.")
+@click.option(
+    "--database",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the devices and all that is known of them in this file, for the next time. Without it they are lost.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
+def lab(folder: Path, device_count: int, seed: int, database: Path | None, port: int | None, no_browser: bool) -> None:
+    """Start a mirror with simulated devices, and JupyterLab on the notebooks.
+
+    API_HOST and API_KEY are set in the notebooks, and a tile in JupyterLab's launcher opens the mirror's own page. The
+    mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
+    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
+    hours of it pass in a moment.
+
+    \b
+      mirror lab --devices 50 --database fleet.db
+    """  # noqa: D301 - click wants the character, not its escape
+    signal.signal(signal.SIGTERM, stop)
+    options = ["--no-browser"] if no_browser else []
+    if port is not None:
+        options.append(f"--ServerApp.port={port}")
+    try:
+        status = run_lab(
+            examples.copy(folder), devices=device_count, seed=seed, database=database, options=options, say=click.echo
+        )
+    except KeyboardInterrupt:
+        status = 0
+    sys.exit(status)

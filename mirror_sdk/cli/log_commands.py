@@ -1,0 +1,121 @@
+"""The commands about the notification log: watching and recording."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk._output import Form, Row, form_options, show_line
+from mirror_sdk._tables import with_pandas
+from mirror_sdk.cli.group import DeviceName, device_id, main, patterns_option
+from mirror_sdk.events import Event
+from mirror_sdk.wire.paths import matches
+
+if TYPE_CHECKING:
+    from mirror_sdk.recording import Recorder
+
+_NOT_COMPLETE = 1
+_LOOK_SECONDS = 0.2
+
+
+@main.command()
+@click.option("--device", type=DeviceName(), help="Only this one.")
+@patterns_option
+@click.option("--limit", type=click.IntRange(min=1), help="End after so many events.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="End when none came for so many seconds.")
+@form_options
+def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: Form) -> None:
+    """Show events as they come, until Ctrl-C.
+
+    \b
+      mirror watch --path '/3303/*'
+      mirror watch --device light-01 --limit 1 --json
+    """  # noqa: D301 - click wants the character, not its escape
+    shown = 0
+    with MirrorClient.from_env() as client:
+        only = device_id(client, device) if device else None
+        for event in client.events(timeout=float("inf") if timeout is None else timeout):
+            if not _is_wanted(event, only, paths):
+                continue
+            show_line(_event_row(event), form)
+            shown += 1
+            if shown == limit:
+                return
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--device", "devices", type=DeviceName(), multiple=True, help="Only this one; may be given several times."
+)
+@patterns_option
+@click.option("--seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
+@click.option("--audit", "only_audit", is_flag=True, help="Record nothing; say whether FOLDER is complete.")
+def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: float | None, only_audit: bool) -> None:
+    """Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.
+
+    At the end it says whether the recording is complete, with status 1 if not.
+
+    \b
+      mirror record run.parquet --path '/3303/*'
+      python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
+    """  # noqa: D301 - click wants the character, not its escape
+    if not only_audit:
+        with MirrorClient.from_env() as client:
+            chosen = [device_id(client, device) for device in devices] or None
+            with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
+                # Before it is said that it records: whoever waits for that may end it at once.
+                signal.signal(signal.SIGTERM, stop)
+                _wait_for_the_end(recorder, seconds)
+    try:
+        audit = with_pandas("mirror_sdk.recording").Recording(folder).audit()
+    except FileNotFoundError as error:
+        raise click.BadParameter(str(error), param_hint="FOLDER") from error
+    click.echo(str(audit))
+    if not audit.complete:
+        sys.exit(_NOT_COMPLETE)
+
+
+def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
+    """Until the time is over, the recorder has ended by itself, or someone wants it to end."""
+    end_at = None if seconds is None else time.monotonic() + seconds
+    try:
+        click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)
+        while recorder.is_running and (end_at is None or time.monotonic() < end_at):
+            time.sleep(_LOOK_SECONDS if end_at is None else max(0, min(_LOOK_SECONDS, end_at - time.monotonic())))
+    except KeyboardInterrupt:
+        return
+    if recorder.failure is not None:
+        raise click.ClickException(f"the recording ended: {recorder.failure}")
+
+
+def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does, at a signal."""
+    raise KeyboardInterrupt
+
+
+def _is_wanted(event: Event, only: str | None, patterns: Sequence[str]) -> bool:
+    if only is not None and event.device_id not in {only, None}:
+        return False
+    return not patterns or (event.path is not None and any(matches(pattern, event.path) for pattern in patterns))
+
+
+def _event_row(event: Event) -> Row:
+    return {
+        "at": event.changed_at or event.received_at,
+        "event": event.kind.value,
+        "device_id": event.device_id,
+        "path": event.path,
+        "value": None if event.value is None else str(event.value),
+        "async_id": event.async_id,
+        "status": event.status,
+        "category": event.category,
+    }

@@ -1,0 +1,327 @@
+"""A snapshot on disk: a folder of Parquet files, each with the devices of a range of ids.
+
+``part-00001.parquet`` and so on hold the rows, by device and path. ``part-00000.parquet`` has none: pandas and Arrow
+take from the first file what the whole table is based on, which is known last. ``_snapshot.json`` lists the files;
+names with an underscore are passed over by pandas and Arrow when they read the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import INSTANT, to_frame
+from mirror_sdk.frames.device_batches import joined, recoded
+from mirror_sdk.frames.files import read_parquet, to_arrow
+
+_LIST = "_snapshot.json"
+_FIRST = "part-00000.parquet"
+_PART = re.compile(r"part-[0-9]{5,}\.parquet")
+_GROUP_ROWS = 100_000
+_GROUP_BYTES = 32 * 1024 * 1024
+
+
+class DatasetFile(BaseModel):
+    """A file of a dataset: the ids of the first and the last device with rows in it, and how many of both."""
+
+    name: str
+    first: str
+    last: str
+    devices: int
+    rows: int
+
+
+class _Contents(BaseModel):
+    """The list of files; what stands here is all there is."""
+
+    version: int = 1
+    about: dict[str, Any]
+    files: list[DatasetFile]
+
+
+class SnapshotDataset:
+    """The dataset that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote.
+
+    pandas, Arrow and Dask read the folder as it is; this also tells what it is based on, and sees that it is whole.
+
+    Args:
+        folder: Where it is.
+
+    Raises:
+        ValueRefused: There is no dataset, or a file of it is missing or cut off.
+
+    Attributes:
+        path: Where it is.
+        about: What it is based on, as in ``attrs["mirror"]`` of a snapshot.
+        files: The files with rows, by the ids of the devices in them.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.path = Path(folder)
+        try:
+            contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValidationError) as exc:
+            raise ValueRefused(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
+        self.about = contents.about
+        self.files = contents.files
+        self._check(_FIRST, 0)
+        for file in self.files:
+            self._check(file.name, file.rows)
+
+    def __repr__(self) -> str:
+        return f"<SnapshotDataset {self.path}: {self.rows} rows of {self.device_count} devices>"
+
+    @property
+    def device_count(self) -> int:
+        """How many devices the snapshot has; those without any resource have no rows.
+
+        >>> client.snapshot_dataset(folder / "fleet").device_count
+        2
+        """
+        return int(self.about["devices"])
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has.
+
+        >>> client.snapshot_dataset(folder / "fleet").rows
+        4
+        """
+        return sum(file.rows for file in self.files)
+
+    @property
+    def head(self) -> Path:
+        """The file without rows, which has the columns and what all is based on.
+
+        >>> client.snapshot_dataset(folder / "fleet").head.name
+        'part-00000.parquet'
+        """
+        return self.path / _FIRST
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files with rows; the one without where there are none.
+
+        >>> [path.name for path in client.snapshot_dataset(folder / "fleet", devices_per_file=1).paths]
+        ['part-00001.parquet', 'part-00002.parquet']
+        """
+        return [self.path / file.name for file in self.files] or [self.head]
+
+    def to_frame(self) -> pd.DataFrame:
+        """All of it, as :meth:`mirror_sdk.MirrorClient.snapshot` would have given it.
+
+        >>> client.snapshot_dataset(folder / "fleet").to_frame()["path"].tolist()
+        ['/3/0/4', '/3311/0/5850', '/3311/0/5851', '/3303/0/5700']
+        """
+        return read_parquet(self.path)
+
+    def _check(self, name: str, rows: int) -> None:
+        try:
+            found = pq.read_metadata(self.path / name).num_rows
+        except (FileNotFoundError, pa.ArrowInvalid) as exc:
+            raise ValueRefused(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
+        if found != rows:
+            raise ValueRefused(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
+
+
+class DatasetWriter:
+    """Writes a dataset: into a folder beside, which takes its place when all of it is on disk.
+
+    Args:
+        folder: Where it is to be; made when it is not there.
+        devices_per_file: How many devices with rows a file has at most.
+        raw: Whether the payloads are columns too.
+        tz: Time zone of the time columns.
+        overwrite: Whether it may take the place of a dataset that is there.
+
+    Raises:
+        ValueRefused: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
+        OSError: The folder cannot be written.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, devices_per_file: int, raw: bool, tz: str | None, overwrite: bool
+    ) -> None:
+        # A link stays one: what it leads to is replaced.
+        self._folder = Path(folder).resolve()
+        if devices_per_file < 1:
+            raise ValueRefused(f"devices_per_file={devices_per_file} is not 1 or more")
+        _refuse_what_is_there(self._folder, overwrite=overwrite)
+        self._devices_per_file = devices_per_file
+        self._empty = joined([], raw=raw)
+        self._tz = tz
+        self._schema = self._schema_with({})
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        self._partial = _beside(self._folder, "partial")
+        self._partial.mkdir()
+        self._files: list[DatasetFile] = []
+        self._file: _PartFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.abandon()
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written."""
+        return sum(file.rows for file in self._files) + (self._file.rows if self._file else 0)
+
+    def add(self, table: pa.Table) -> None:
+        """Write the rows of some devices, which follow those before; all rows of a device come at once."""
+        begins = _begins(table)
+        while begins:
+            file = self._file or self._open()
+            some, begins = (
+                begins[: self._devices_per_file - file.devices],
+                begins[self._devices_per_file - file.devices :],
+            )
+            end = begins[0] if begins else table.num_rows
+            part = table.slice(some[0], end - some[0])
+            file.add(part if part.num_rows == table.num_rows else recoded(part), len(some))
+            if file.devices == self._devices_per_file:
+                self._close_file()
+
+    def finish(self, about: Mapping[str, object]) -> SnapshotDataset:
+        """Put the dataset into its place.
+
+        Args:
+            about: What it is based on.
+
+        Raises:
+            OSError: It could not be written, or something came into its place meanwhile.
+        """
+        self._close_file()
+        with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
+            first.write_table(self._empty.cast(first.schema))
+        contents = _Contents(about=dict(about), files=self._files)
+        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1))
+        for name in (_FIRST, _LIST):
+            _sync(self._partial / name)
+        _put_in_place(self._partial, self._folder)
+        return SnapshotDataset(self._folder)
+
+    def _open(self) -> _PartFile:
+        self._file = _PartFile(self._partial / f"part-{len(self._files) + 1:05}.parquet", self._schema)
+        return self._file
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._files.append(self._file.close())
+            self._file = None
+
+    def _schema_with(self, about: Mapping[str, object]) -> pa.Schema:
+        """The columns with what pandas needs to make the same of them."""
+        metadata = to_arrow(to_frame(self._empty, about, tz=self._tz)).schema.metadata
+        fields = [
+            field.with_type(pa.timestamp("ms", tz=self._tz)) if self._tz and field.type == INSTANT else field
+            for field in self._empty.schema
+        ]
+        return pa.schema(fields, metadata=metadata)
+
+
+class _PartFile:
+    """A file that is being written, group of rows by group of rows."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._writer = pq.ParquetWriter(path, schema)
+        self._waiting: list[pa.Table] = []
+        self._first = self._last = ""
+        self.devices = 0
+        self.rows = 0
+
+    def add(self, table: pa.Table, devices: int) -> None:
+        """Write rows, or keep them until there are enough for a group."""
+        self._first = self._first or table["device_id"][0].as_py()
+        self._last = table["device_id"][-1].as_py()
+        self.devices += devices
+        self.rows += table.num_rows
+        self._waiting.append(table)
+        if sum(one.num_rows for one in self._waiting) >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
+            self._write()
+
+    def close(self) -> DatasetFile:
+        """Write the rest; it is on disk when this returns."""
+        self._write()
+        self._writer.close()
+        _sync(self._path)
+        return DatasetFile(
+            name=self._path.name, first=self._first, last=self._last, devices=self.devices, rows=self.rows
+        )
+
+    def abandon(self) -> None:
+        """Let go of the file, which is not needed."""
+        self._writer.close()
+
+    @property
+    def _waiting_bytes(self) -> int:
+        return sum(int(one.nbytes) for one in self._waiting)
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(joined(self._waiting).cast(self._writer.schema))
+            self._waiting.clear()
+
+
+def _begins(table: pa.Table) -> list[int]:
+    """The row with which each device begins."""
+    if not table.num_rows:
+        return []
+    codes = table["device_id"].combine_chunks().indices.to_numpy()
+    begins: list[int] = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+    return begins
+
+
+def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueRefused(f"{folder} is a file; a dataset is a folder of files, give another name")
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    strange = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
+    if strange or (names and _LIST not in names):
+        raise ValueRefused(f"{folder} is not empty, and holds something else than a dataset; give another folder")
+    if names and not overwrite:
+        raise ValueRefused(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
+
+
+def _beside(folder: Path, what: str) -> Path:
+    """A name nobody else has, hidden, and on the same disk."""
+    return folder.parent / f".{folder.name}-{uuid.uuid4().hex[:12]}.{what}"
+
+
+def _put_in_place(partial: Path, folder: Path) -> None:
+    """Have one folder take the place of another: whoever looks sees the one or the other, or for a moment none."""
+    old: Path | None = None
+    if (folder / _LIST).exists():
+        old = folder.replace(_beside(folder, "replaced"))
+    elif folder.exists():
+        folder.rmdir()
+    partial.replace(folder)
+    _sync(folder.parent)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt":
+        return  # a folder cannot be opened there
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,211 @@
+"""What a caller gives that cannot be meant: it is refused before anything is sent, with the name and the cure."""
+
+import asyncio
+import math
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, UnknownResource, ValueRefused
+from mirror_sdk.values import encode
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+NO_SPANS = ["5", -1, math.nan, True]
+
+CALLS = {
+    "a device where its id belongs": (lambda c, d: c.get_device(c.list_devices()[0]), TypeError, "give its .id"),
+    "a device object where its id belongs": (lambda c, d: c.get_device(c.get_device(d)), TypeError, "its .device_id"),
+    "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a text, not None"),
+    "a number for a path": (lambda c, d: c.begin_read(d, 3303), TypeError, "path must be a text, not a int"),
+    "a number for an async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=1), TypeError, "async_id must be a"),
+    "an empty async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=""), ValueError, "async_id '' must be 1 to"),
+    "an argument that is no text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a text"),
+    "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), ValueRefused, "cannot be sent"),
+    "a limit below 0": (lambda c, d: c.list_devices(limit=-1), ValueRefused, "limit=-1 must be a whole number"),
+    "a limit that is a text": (lambda c, d: c.list_devices(limit="5"), ValueRefused, "limit='5' must be a whole"),
+    "several names": (lambda c, d: c.list_devices(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
+    "no number of events": (lambda c, d: c.events(limit=1.5), ValueRefused, "limit=1.5 must be a whole number"),
+    "no time for events": (lambda c, d: c.events(timeout=None), ValueRefused, "timeout=None must be a number"),
+    "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a text"),
+    "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), ValueRefused, "'3303' matches no"),
+    "a callback that is none": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
+    "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), ValueRefused, "'3303' matches no"),
+    "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a text"),
+    "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), ValueRefused, "rotate_bytes='1' must"),
+}
+
+
+@pytest.fixture
+def client(new_client):
+    return new_client()
+
+
+@pytest.fixture
+def device_id(bench):
+    return bench.add_device("sensor-1", [{"path": SWITCH, "value": "0", "writable": True}])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_refused_with_its_name_and_the_cure(client, device_id, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, kind, words = CALLS[name]
+    with pytest.raises(kind) as caught:
+        call(client, device_id)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", NO_SPANS)
+def test_a_time_out_that_is_none_is_refused_before_the_request_is_sent(client, device_id, timeout):
+    calls = [
+        lambda: client.read_value(device_id, SWITCH, timeout=timeout),
+        lambda: client.write_value(device_id, SWITCH, True, timeout=timeout),
+        lambda: client.execute(device_id, SWITCH, timeout=timeout),
+        lambda: client.events(timeout=timeout),
+    ]
+    for call in calls:
+        with pytest.raises(ValueRefused, match="must be a number of seconds, 0 or more"):
+            call()
+    assert client.get_device(device_id)[SWITCH].desired is None
+    request = client.begin_read(device_id, SWITCH)
+    with pytest.raises(ValueRefused, match=r"timeout=.* must be a number of seconds"):
+        request.result(timeout)
+    assert request.result(np.float64(10)).python is False
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+@pytest.mark.parametrize("timeout", [*NO_SPANS, 0, math.inf, None])
+def test_a_client_has_a_time_out_that_ends(kind, timeout):
+    with pytest.raises(ConfigError, match=r"timeout=.* must be a number of seconds, above 0"):
+        kind("http://localhost", "a-key", timeout=timeout)
+
+
+@pytest.mark.parametrize("address", [None, 8080, "http://mirror example.com", "http://a\tb"])
+def test_an_address_that_is_none_is_told(address):
+    with pytest.raises(ConfigError, match="base_url"):
+        MirrorClient(address, "a-key")
+    with pytest.raises(ConfigError, match="api_key"):
+        MirrorClient("http://localhost", None)
+
+
+@pytest.mark.parametrize("content_type", ["0", 0, "text", ""])
+def test_a_value_is_written_under_the_name_of_a_content_type(content_type):
+    with pytest.raises(ValueRefused, match="is no name of a content type; write it like 'text/plain'"):
+        encode(40, "/3311/0/5851", content_type)
+
+
+def test_a_plan_refuses_a_content_type_that_is_none(client, bench):
+    light = bench.add_device("light-1", [{"path": "/3311/0/5851", "value": "10", "writable": True}])
+    rows = {
+        "device_id": [light] * 2,
+        "path": ["/3311/0/5851"] * 2,
+        "value": [40, 40],
+        "content_type": ["0", "text/plain"],
+    }
+    found = client.plan(pd.DataFrame(rows)).frame
+    assert found["decision"].tolist()[0] == "refuse"
+    assert "'text/plain'" in found["reason"][0]
+
+
+@pytest.mark.parametrize("now", [datetime(2026, 1, 5), "2026-01-05", pd.NaT])
+def test_a_moment_without_a_zone_is_refused(client, device_id, now):
+    state = client.state_frame()
+    for ask in (lambda: state.mirror.stale("1h", now=now), lambda: state.mirror.drift(now=now)):
+        with pytest.raises(ValueRefused, match=r"tzinfo=UTC"):
+            ask()
+    assert len(state.mirror.stale("1h", now=datetime.now(UTC) + timedelta(hours=2))) == 1
+
+
+@pytest.mark.parametrize("tolerance", ["1", math.nan, -1, {"/3311/0/5850": None}])
+def test_a_tolerance_that_is_no_distance_is_refused(client, device_id, tolerance):
+    with pytest.raises(ValueRefused, match="a tolerance is a distance"):
+        client.state_frame().mirror.drift(tolerance=tolerance)
+
+
+def test_a_resource_that_was_never_introduced_is_told_with_close_ones(client, device_id):
+    for ask in (
+        lambda: client.explain(device_id, "/3311/0/5851"),
+        lambda: client.get_device(device_id)["/3311/0/5851"],
+    ):
+        with pytest.raises(UnknownResource) as caught:
+            ask()
+        assert isinstance(caught.value, KeyError)
+        assert str(caught.value) == f"{device_id} has no resource '/3311/0/5851'; close to it: {SWITCH}"
+
+
+CLOSED = {
+    "get_device": lambda c: c.get_device("d"),
+    "list_devices": lambda c: c.list_devices(),
+    "begin_read": lambda c: c.begin_read("d", SWITCH),
+    "write_value": lambda c: c.write_value("d", SWITCH, True),
+    "explain": lambda c: c.explain("d", SWITCH),
+    "snapshot": lambda c: c.snapshot(),
+    "plan": lambda c: c.plan([("d", SWITCH, True)]),
+    "is_healthy": lambda c: c.is_healthy(),
+    "watch": lambda c: c.watch(print),
+    "record": lambda c: c.record("run.parquet"),
+    "events": lambda c: list(c.events(timeout=0)),
+    "use_long_polling": lambda c: c.use_long_polling(),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_closed_client_says_so(client, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    client.close()
+    with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
+        CLOSED[name](client)
+
+
+def test_what_was_begun_before_says_so_too(client, device_id):
+    bench_request = client.begin_read(device_id, SWITCH)
+    events = client.events()
+    client.close()
+    client.close()
+    for wait in (bench_request.result, lambda: next(iter(events))):
+        with pytest.raises(ClientClosed):
+            wait()
+    assert "not connected" not in repr(client.status())
+
+
+def test_a_client_that_is_closed_under_an_open_poll_says_so():
+    client = None
+
+    def close_and_break(request):
+        client.close()
+        raise httpx.ReadError("Bad file descriptor", request=request)
+
+    client = MirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
+    with pytest.raises(ClientClosed):
+        client.list_devices()
+
+
+def test_an_asynchronous_client_that_is_closed_under_an_open_poll_says_so():
+    async def use():
+        async def close_and_break(request):
+            await client.aclose()
+            raise httpx.ReadError("closed", request=request)
+
+        client = AsyncMirrorClient("http://localhost", "a-key", transport=httpx.MockTransport(close_and_break))
+        with pytest.raises(ClientClosed):
+            await client.list_devices()
+
+    asyncio.run(use())
+
+
+def test_an_asynchronous_client_stays_on_its_loop(mirror):
+    client = AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport)
+    assert asyncio.run(client.list_devices()).ids == []
+    with pytest.raises(ConfigError, match="belongs to another event loop"):
+        asyncio.run(client.list_devices())
+
+
+def test_a_client_is_closed_though_its_transport_is_shared(mirror):
+    key = mirror.new_key()
+    with MirrorClient("http://mirror.localhost", key, transport=httpx.WSGITransport(mirror.transport.app)) as client:
+        assert client.list_devices().ids == []
+    with pytest.raises(ClientClosed):
+        client.list_devices()

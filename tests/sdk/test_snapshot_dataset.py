@@ -1,0 +1,345 @@
+"""client.snapshot_dataset over both clients, and how its folder is read back. Source: wire.md 7."""
+
+import asyncio
+from pathlib import Path
+
+import dask
+import httpx
+import pandas as pd
+import pyarrow as pa
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
+
+from mirror_sdk import AsyncMirrorClient, SnapshotWarning, show_progress
+from mirror_sdk.dask import read_dataset
+from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.frames import read_parquet
+from mirror_sdk.snapshot import dataset
+from mirror_sdk.snapshot.dataset import SnapshotDataset
+from mirror_server.service import snapshots
+from mirror_server.store import devices
+
+SELECTIONS = [
+    {},
+    {"raw": True},
+    {"tz": "Europe/Berlin"},
+    {"paths": [TEMPERATURE]},
+    {"paths": ["/nothing"]},
+    {"state": "registered"},
+    {"filters": {"endpoint_name__in": ["a", "d"]}},
+    {"compression": "zstd"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "fleet"
+
+
+@pytest.fixture
+def many(bench, ids, monkeypatch):
+    """More devices, which arrive two by two."""
+    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 2)
+    for number in range(9):
+        bench.add_device(f"device-{number}", RESOURCES[: number % 4])
+
+
+def assert_same(found, expected):
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.attrs == expected.attrs
+
+
+def left(folder):
+    """What lies about where a dataset was to be."""
+    return sorted(path.name for path in folder.parent.iterdir() if not path.name.startswith("mirror.db"))
+
+
+def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, tmp_path):
+    for number, selection in enumerate(SELECTIONS):
+        is_read_back_as_a_snapshot(client, tmp_path / f"fleet-{number}", selection)
+    assert left(tmp_path / "fleet") == [f"fleet-{number}" for number in range(len(SELECTIONS))]
+
+
+def is_read_back_as_a_snapshot(client, folder, selection):
+    written = client.snapshot_dataset(folder, devices_per_file=3, **selection)
+    expected = client.snapshot(**selection)
+    assert_same(written.to_frame(), expected)
+    assert_same(read_parquet(folder), expected)
+    assert_same(SnapshotDataset(folder).to_frame(), expected)
+    plain = pd.read_parquet(folder)
+    assert plain.attrs == expected.attrs
+    # Of a column without any value pandas forgets the categories.
+    full = expected.columns[expected.notna().any()]
+    pd.testing.assert_frame_equal(plain[full], expected[full])
+    assert (written.rows, written.device_count) == (len(expected), expected.attrs["mirror"]["devices"])
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
+    written = client.snapshot_dataset(folder, devices_per_file=size)
+    expected = client.snapshot()
+    with_rows = expected["device_id"].astype(str).unique().tolist()
+    assert [file.devices for file in written.files[:-1]] == [size] * (len(written.files) - 1)
+    parts = [read_parquet(path) for path in written.paths]
+    for file, part in zip(written.files, parts, strict=True):
+        own = part["device_id"].astype(str).unique().tolist()
+        assert (own[0], own[-1], len(own), len(part)) == (file.first, file.last, file.devices, file.rows)
+        assert sorted(part["device_id"].cat.categories) == own
+        assert list(part) == list(expected)
+    assert [name for part in parts for name in part["device_id"].astype(str).unique()] == with_rows
+
+
+def test_groups_of_rows_are_bounded(client, many, folder, monkeypatch):
+    for limit in ("_GROUP_ROWS", "_GROUP_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(dataset, limit, 1)
+            written = client.snapshot_dataset(folder, overwrite=True)
+        assert written.paths[0].stat().st_size > 0
+        assert dataset.pq.read_metadata(written.paths[0]).num_row_groups > 3
+        assert_same(written.to_frame(), client.snapshot())
+
+
+def test_a_part_of_it_can_be_read(client, ids, folder):
+    client.snapshot_dataset(folder)
+    expected = client.snapshot(paths=[TEMPERATURE])["reported_num"]
+    found = pd.read_parquet(folder, filters=[("path", "==", TEMPERATURE)], columns=["reported_num"])
+    pd.testing.assert_series_equal(found["reported_num"], expected)
+    assert read_parquet(folder, columns=["path", "unit"]).columns.tolist() == ["path", "unit"]
+
+
+def test_a_mirror_without_devices_is_a_dataset_too(client, folder):
+    written = client.snapshot_dataset(folder)
+    assert_same(written.to_frame(), client.snapshot())
+    assert (written.files, written.paths) == ([], [written.head])
+
+
+def test_what_was_read_back_can_be_refreshed(client, ids, folder):
+    frame = client.snapshot_dataset(folder, devices_per_file=1).to_frame()
+    client.write_value(ids[0], LIGHT, False)
+    assert_same(frame.mirror.refresh(client), client.snapshot())
+
+
+def test_devices_can_be_named(client, ids, folder):
+    written = client.snapshot_dataset(folder, ids[:2])
+    assert_same(written.to_frame(), client.snapshot(ids[:2]))
+    with pytest.raises(NotFound, match="nobody"):
+        client.snapshot_dataset(folder, [ids[0], "nobody"], overwrite=True)
+    assert_same(SnapshotDataset(folder).to_frame(), written.to_frame())
+    assert left(folder) == ["fleet"]
+
+
+def test_without_arrow_on_the_server_it_is_the_same(client_over, plain, many, folder):
+    written = client_over(without_arrow).snapshot_dataset(folder, devices_per_file=2)
+    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
+
+
+def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
+    monkeypatch.setattr("mirror_sdk._client._DEVICES_AT_A_TIME", 3)
+    monkeypatch.setattr("mirror_sdk._async_client._DEVICES_AT_A_TIME", 3)
+    with pytest.warns(SnapshotWarning, match="one by one"):
+        written = client_over(without_snapshots).snapshot_dataset(folder, devices_per_file=2)
+    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
+    assert (written.about["one_instant"], len(written.files)) == (False, 5)
+
+
+def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
+    sizes, lengths = [], [None]
+
+    def cut(request, answer):
+        sizes.append(len(answer.content))
+        return answer_with(answer, answer.content[: lengths[-1]])
+
+    other = client_over(cut)
+    other.snapshot_dataset(folder)
+    before = SnapshotDataset(folder).to_frame()
+    for length in range(0, sizes[0] - 8, sizes[0] // 12):
+        lengths.append(length)
+        for target in (folder, folder.parent / "new"):
+            with pytest.raises(ConnectionFailed, match="broke off"):
+                other.snapshot_dataset(target, devices_per_file=1, overwrite=True)
+        assert left(folder) == ["fleet"]
+    assert_same(SnapshotDataset(folder).to_frame(), before)
+
+
+def test_devices_are_counted(client_over, ids, folder):
+    def miscount(request, answer):
+        return answer_with(answer, answer.content.replace(b'"device_count":4', b'"device_count":5'))
+
+    with pytest.raises(UnexpectedAnswer, match="4 devices and tells of 5"):
+        client_over(miscount).snapshot_dataset(folder)
+    assert left(folder) == []
+
+
+def test_only_an_empty_folder_or_another_dataset_is_replaced(client, ids, folder):
+    folder.mkdir()
+    client.snapshot_dataset(folder, devices_per_file=1)
+    with pytest.raises(ValueRefused, match="overwrite=True"):
+        client.snapshot_dataset(folder)
+    assert len(SnapshotDataset(folder).files) == 3
+    client.snapshot_dataset(folder, overwrite=True)
+    assert len(SnapshotDataset(folder).files) == 1
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(ValueRefused, match="something else"):
+        client.snapshot_dataset(folder, overwrite=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("names", [["notes.txt"], ["part-00001.parquet"], [".hidden"]])
+def test_what_is_no_dataset_is_never_replaced(client, ids, folder, names):
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(ValueRefused, match="not empty"):
+            client.snapshot_dataset(folder, overwrite=overwrite)
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert left(folder) == ["fleet"]
+
+
+def test_arguments_that_cannot_be_are_refused_before_anything_is_written(client, ids, folder):
+    for wrong, word in (({"devices_per_file": 0}, "devices_per_file"), ({"tz": "Nowhere"}, "time zone")):
+        with pytest.raises(ValueRefused, match=word):
+            client.snapshot_dataset(folder, **wrong)
+    folder.write_text("a file")
+    with pytest.raises(ValueRefused, match="is a file"):
+        client.snapshot_dataset(folder)
+    assert left(folder) == ["fleet"]
+
+
+def test_a_link_to_a_dataset_stays_one(client, ids, folder):
+    real = folder.parent / "real"
+    client.snapshot_dataset(real)
+    folder.symlink_to(real, target_is_directory=True)
+    client.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
+    assert folder.is_symlink()
+    assert len(SnapshotDataset(real).files) == 3
+
+
+def test_folders_on_the_way_are_made_and_names_may_be_relative(plain, ids, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert plain.snapshot_dataset("some/where/fleet").path == tmp_path / "some" / "where" / "fleet"
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
+    for which in (0, 1, -1):
+        written = plain.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
+        damage([written.head, *written.paths][which])
+        for read in (SnapshotDataset, read_dataset):
+            with pytest.raises(ValueRefused, match="not whole"):
+                read(folder)
+
+
+def test_a_folder_that_is_no_dataset_is_told_apart(folder):
+    for _ in range(2):
+        with pytest.raises(ValueRefused, match="is not a dataset"):
+            SnapshotDataset(folder)
+        folder.mkdir(exist_ok=True)
+
+
+def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
+    add, seen, peaks = dataset.DatasetWriter.add, [], []
+
+    def watched(writer, table):
+        add(writer, table)
+        seen.append(pa.total_allocated_bytes())
+
+    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
+    monkeypatch.setattr(dataset, "_GROUP_BYTES", 100_000)
+    monkeypatch.setattr(dataset.DatasetWriter, "add", watched)
+    resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}
+    for count in (8, 32):
+        for number in range(count):
+            plain.read_value(bench.add_device(f"large-{count}-{number}", [resource]), resource["path"])
+        before = pa.total_allocated_bytes()
+        plain.snapshot_dataset(folder, raw=True, overwrite=True)
+        peaks.append(max(seen) - before)
+        seen.clear()
+    assert len(read_parquet(folder)) == 40
+    assert 0 < peaks[1] < 1.5 * peaks[0]
+
+
+def test_it_shows_how_far_it_is(client, ids, folder, capsys):
+    show_progress(True)
+    try:
+        client.snapshot_dataset(folder)
+    finally:
+        show_progress(None)
+    assert "0/4" in capsys.readouterr().err
+
+
+class Stalling(httpx.AsyncBaseTransport):
+    """Gives half of an answer, and then nothing."""
+
+    def __init__(self, inner, stalls):
+        self.inner = inner
+        self.stalls = stalls
+
+    async def handle_async_request(self, request):
+        answer = await self.inner.handle_async_request(request)
+        return httpx.Response(200, headers=answer.headers, stream=Half(await answer.aread(), self.stalls))
+
+
+class Half(httpx.AsyncByteStream):
+    def __init__(self, content, stalls):
+        self.content = content
+        self.stalls = stalls
+
+    async def __aiter__(self):
+        yield self.content[: len(self.content) // 2]
+        self.stalls.set()
+        await asyncio.Event().wait()
+
+
+def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
+    async def run():
+        stalls = asyncio.Event()
+        transport = Stalling(mirror.async_transport, stalls)
+        async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+            task = asyncio.create_task(client.snapshot_dataset(folder))
+            async with asyncio.timeout(20):
+                await stalls.wait()
+                assert len(left(folder)) == 1
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert left(folder) == []
+
+    asyncio.run(run())
+
+
+# With Dask
+
+
+def computed(frame):
+    with dask.config.set(scheduler="synchronous"):
+        return frame.compute().reset_index(drop=True)
+
+
+@pytest.mark.parametrize("converts", [False, True])
+def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, tmp_path, converts):
+    for number, selection in enumerate(SELECTIONS[:5]):
+        is_the_same_with_dask(plain, tmp_path / f"fleet-{number}", selection, converts=converts)
+
+
+def is_the_same_with_dask(plain, folder, selection, *, converts):
+    plain.snapshot_dataset(folder, devices_per_file=2, **selection)
+    expected = plain.snapshot(**selection)
+    with dask.config.set({"dataframe.convert-string": converts}):
+        frame = read_dataset(folder)
+        pd.testing.assert_frame_equal(computed(frame), expected)
+        pd.testing.assert_series_equal(computed(frame["path"]), expected["path"])
+    for name, dtype in expected.dtypes.items():
+        meta = frame.dtypes[name]
+        known = name in {"value_kind", "desired_status"} or not isinstance(dtype, pd.CategoricalDtype)
+        assert meta == dtype if known else isinstance(meta, pd.CategoricalDtype)
+        assert isinstance(meta, pd.CategoricalDtype) is False or frame[name].cat.known == known
+    assert frame.npartitions == max(1, len(SnapshotDataset(folder).files))
+    assert not frame.known_divisions
+
+
+def test_a_device_that_is_gone_is_in_no_new_dataset(mirror, plain, ids, folder):
+    plain.snapshot_dataset(folder)
+    mirror.services.database.write(lambda session: devices.delete(session, ids[0]))
+    plain.snapshot_dataset(folder, overwrite=True)
+    assert ids[0] not in set(read_parquet(folder)["device_id"])

@@ -1,0 +1,37 @@
+"""A signal that comes while the server starts: it ends in order, as by one that comes later."""
+
+import signal
+
+import pytest
+
+from mirror_server.config import Settings
+from mirror_server.serve import listen, serve
+from mirror_server.services import Services
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypatch, sig, when):
+    services = Services(Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=1, manual_clock=True))
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    start, close, steps = services.start, services.close, []
+
+    def interrupted_start():
+        if when == "before":
+            signal.raise_signal(sig)
+        start()
+        steps.append("started")
+        if when == "after":
+            signal.raise_signal(sig)
+
+    def noted_close():
+        signal.raise_signal(sig)
+        close()
+        steps.append("closed")
+
+    monkeypatch.setattr(services, "start", interrupted_start)
+    monkeypatch.setattr(services, "close", noted_close)
+    with listen("127.0.0.1", 0) as listener:
+        serve(services, listener)
+    assert steps == ["started", "closed"]
+    assert {each: signal.getsignal(each) for each in handlers} == handlers
