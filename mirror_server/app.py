@@ -64,6 +64,8 @@ _STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
+_OPERATOR_ONLY = frozenset({Scope.ADMIN})
+"""With these scopes nobody reads notifications, so that none are kept."""
 
 
 class _NoSessions(SessionInterface):
@@ -214,6 +216,9 @@ def create_app(services: Services) -> MirrorApp:
     app.register_blueprint(notifications.blueprint(services.log, services.polls, services.webhooks))
     app.register_blueprint(bench.blueprint(services.bench))
     app.register_blueprint(description.blueprint(has_bench=services.bench is not None))
+    for rule in app.url_map.iter_rules():
+        if getattr(app.view_functions[rule.endpoint], "without_head", False):
+            (rule.methods or set()).discard("HEAD")
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
     app.register_blueprint(operation.blueprint(services.database, metrics))
     app.before_request(lambda: _admit(app, services, gate))
@@ -252,7 +257,8 @@ def _admit(app: Flask, services: Services, gate: Gate) -> Response | None:
     note(asked.environ, application=app_id)
     if scopes is not None:
         require_scope(*sorted(scopes))
-    services.log.keep_for(app_id)
+    if g.scopes != _OPERATOR_ONLY:
+        services.log.keep_for(app_id)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():
         return None
     if caller is not None:

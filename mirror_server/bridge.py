@@ -145,7 +145,7 @@ class Bridge:
         await _send_chunk(send, stream.begin())
         ends = self._ends(receive)
         try:
-            while not any(end.done() for end in ends):
+            while not (stream.is_over or any(end.done() for end in ends)):
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
                 chunk = stream.take() or await _wait_for(more, ends)
@@ -208,7 +208,7 @@ class Bridge:
         try:
             await ended
             gone = disconnect.done()
-            if self._stopping.is_set() and not gone:
+            if self._stopping.is_set() and not gone and not deferred.is_poll:
                 # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
                 await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         finally:

@@ -10,7 +10,8 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpcore
@@ -18,6 +19,9 @@ from httpcore import AsyncNetworkBackend, AsyncNetworkStream
 
 LIMIT_SECONDS = 20
 """How long one call may take."""
+
+# So much of an answer is read, for the connection to be used again; nobody looks at it.
+_MOST_ANSWER_BYTES = 64 * 1024
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -36,22 +40,32 @@ class AddressPolicy:
 
     def allows(self, address: str) -> bool:
         """Whether this address may be called."""
-        parsed = _plain(ipaddress.ip_address(address))
-        if any(parsed in network for network in self.networks):
+        given = ipaddress.ip_address(address)
+        reached = _reached(given)
+        if any(place in network for network in self.networks for place in (given, reached)):
             return True
-        if parsed.is_loopback:
+        if reached.is_loopback:
             return self.loopback
-        return parsed.is_global and not parsed.is_multicast
+        is_local = any(reached in network for network in _LOCAL)
+        return reached.is_global and not reached.is_multicast and not is_local
 
 
-def _plain(address: Address) -> Address:
-    """The IPv4 address inside a mapped IPv6 one: they reach the same place."""
-    mapped = getattr(address, "ipv4_mapped", None)
-    return mapped or address
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOCAL = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b:1::/48", "fec0::/10")))
+"""What leads into the own network, though :mod:`ipaddress` calls it global: old forms, and another NAT64."""
+
+
+def _reached(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for, mapped or through a gateway: they reach the same place."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 class _CheckedBackend(AsyncNetworkBackend):
-    """Resolves, checks, and connects to the very address that was checked."""
+    """Resolves, checks, and connects to the very addresses that were checked, one after the other until one answers."""
 
     def __init__(self, policy: AddressPolicy) -> None:
         self._policy = policy
@@ -67,11 +81,16 @@ class _CheckedBackend(AsyncNetworkBackend):
     ) -> AsyncNetworkStream:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         refused = [address for address in addresses if not self._policy.allows(address)]
         if refused or not addresses:
             raise CallFailed(f"the address {', '.join(refused) or host} may not be called; the operator can allow it")
-        return await self._backend.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+        *others, last = addresses
+        patience_seconds = LIMIT_SECONDS / len(addresses)
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._backend.connect_tcp(address, port, patience_seconds, local_address, socket_options)
+        return await self._backend.connect_tcp(last, port, timeout, local_address, socket_options)
 
 
 class Caller:
@@ -91,17 +110,31 @@ class Caller:
         Raises:
             CallFailed: It was not answered with 200 or 204 in time, or may not be called.
         """
-        sent: Sequence[tuple[str, str]] = [("Content-Type", "application/json"), *headers.items()]
+        sent = list(headers.items())
+        if "content-type" not in map(str.lower, headers):
+            sent.append(("Content-Type", "application/json"))
         try:
-            async with asyncio.timeout(LIMIT_SECONDS):
-                response = await self._pool.request("PUT", url, headers=sent, content=body)
+            async with (
+                asyncio.timeout(LIMIT_SECONDS),
+                self._pool.stream("PUT", url, headers=sent, content=body) as answer,
+            ):
+                await _read_a_part(answer)
         except TimeoutError:
             raise CallFailed(f"no answer within {LIMIT_SECONDS} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise CallFailed(f"no answer: {type(error).__name__} {error}".rstrip()) from error
-        if response.status not in {200, 204}:
-            raise CallFailed(f"answered {response.status}; 200 or 204 is needed")
+        if answer.status not in {200, 204}:
+            redirects = ", and redirects are not followed" if 300 <= answer.status < 400 else ""
+            raise CallFailed(f"answered {answer.status}{redirects}")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._pool.aclose()
+
+
+async def _read_a_part(answer: httpcore.Response) -> None:
+    read_bytes = 0
+    async for chunk in answer.aiter_stream():
+        read_bytes += len(chunk)
+        if read_bytes > _MOST_ANSWER_BYTES:
+            return

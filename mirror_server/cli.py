@@ -20,6 +20,7 @@ from mirror_server import keys as access_keys
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
+from mirror_server.log import LOG
 from mirror_server.logging_format import LogFormat, configure
 from mirror_server.options import clock_option, database_option, seed_option, settings_options
 from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
@@ -28,6 +29,8 @@ from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.session import Session
+from mirror_server.store.sqlite import copy
 from mirror_server.store.url import path_of, shown
 
 _DEMO_KEY_NAME = "mirror-server demo"
@@ -227,7 +230,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @database_option
 def list_keys(database_url: str) -> None:
     """List all keys: id, name, scopes, when they were made and revoked. The keys themselves are not stored."""
-    with closing(Database(database_url)) as database, database.read() as session:
+    with closing(Database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             revoked = f"revoked {to_datetime(key.revoked_at):%Y-%m-%dT%H:%MZ}" if key.revoked_at else "in use"
             created = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
@@ -238,9 +241,21 @@ def list_keys(database_url: str) -> None:
 @click.argument("key_id")
 @database_option
 def revoke_key(key_id: str, database_url: str) -> None:
-    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids."""
-    with closing(Database(database_url)) as database:
-        if not database.write(lambda session: stored_keys.revoke(session, key_id, _now())):
+    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids.
+
+    Its webhook, rules, subscriptions and notifications are deleted, so that nothing is sent to it any more.
+    """
+
+    def work(session: Session) -> bool:
+        is_revoked = stored_keys.revoke(session, key_id, _now())
+        if is_revoked:
+            maintenance.end_application(session, key_id)
+            # Streams that other processes hold open look at once, and end.
+            session.tell(f"{LOG} {key_id}")
+        return is_revoked
+
+    with closing(Database(database_url, must_exist=True)) as database:
+        if not database.write(work):
             raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
     click.echo(f"revoked {key_id}")
 
@@ -254,20 +269,30 @@ def erase(device_id: str, database_url: str) -> None:
 
     The notification logs are included: their readers are told of the gap. A running server need not be stopped.
     """
-    with closing(Database(database_url)) as database:
+    with closing(Database(database_url, must_exist=True)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
-        database.purge()
-    if not any(rows.values()):
+        is_purged = database.purge()
+    if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
-    receipt = {"device_id": device_id, "erased_at": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
+    receipt = {
+        "device_id": device_id,
+        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": rows,
+        "purged": is_purged,
+    }
     click.echo(json.dumps(receipt))
+    if not is_purged:
+        raise click.ClickException(
+            "the database's files still hold what was erased, because somebody reads it at this moment; run this again"
+            " until it says that nothing is stored"
+        )
 
 
 @main.command()
 @database_option
 def check(database_url: str) -> None:
     """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(Database(database_url)) as database:
+    with closing(Database(database_url, must_exist=True)) as database:
         found = database.violations()
     for line in found:
         click.echo(line)
@@ -281,7 +306,7 @@ def check(database_url: str) -> None:
 @database_option
 def backup(file: Path, database_url: str) -> None:
     """Copy the database into the new FILE. A running server need not be stopped."""
-    with closing(Database(database_url)) as database:
+    with closing(Database(database_url, must_exist=True)) as database:
         database.backup(file)
     click.echo(f"wrote {file}")
 
@@ -291,9 +316,9 @@ def backup(file: Path, database_url: str) -> None:
 @database_option
 def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
-    target = path_of(database_url)
-    with closing(Database(f"sqlite:///{file}")) as database:
-        database.backup(target)
+    # The backup itself stays as it is, of whatever version.
+    copy(file, path_of(database_url))
+    Database(database_url).close()
     click.echo(f"restored {database_url}")
 
 

@@ -125,9 +125,7 @@ class Gate:
             raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
         parts = _KEY.fullmatch(bearer[1])
         if parts is None:
-            raise self._failed(
-                address, "", "malformed access key; a key begins with ak_ and is shown when it is created"
-            )
+            raise self._failed(address, "", _MALFORMED)
         key_id = parts[1]
         stored = self._database.look(lambda session: keys.find(session, key_id))
         if stored is None:

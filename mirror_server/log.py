@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import LogEntry, first_message
-from mirror_server.store import logs
+from mirror_server.store import callbacks, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -29,6 +30,9 @@ LOG = "log"
 
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""How large the entries of one message may be; the one that reaches it is the last. Others wait while it is made."""
 
 _KEPT_SHARE = 0.9
 """How much of a full log is kept, so that not every further entry makes the database delete."""
@@ -105,10 +109,9 @@ class NotificationLog:
         with self._database.read() as session:
             state = logs.state(session, app_id)
             last_seq = state.last_seq if state else 0
-            rows = logs.entries(session, app_id, after, most)
+            rows = logs.entries(session, app_id, after, most, MOST_BYTES)
         if after > last_seq:
-            message = f"{after} is beyond the end of the log, {last_seq}; start again with after=latest"
-            raise Refusal.of_field("after", message, reason="CURSOR_BEYOND_LOG")
+            raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
         adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
         entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in adjoining])
@@ -186,6 +189,7 @@ class PlainPolls:
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[Future[None], str | None]] = {}
+        self._ended: WeakKeyDictionary[Future[None], Refusal] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def open(self, app_id: str, asked_by: str | None = None) -> Future[None]:
@@ -206,17 +210,25 @@ class PlainPolls:
                 )
             self._open[app_id] = (more, asked_by)
             position, _ = self._positions.get(app_id, (None, None))
-        self._database.insist(lambda session: self._store(session, app_id, position, polled=True))
+            # Under the lock, so that what is stored is in the order of what was done.
+            self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
     def anything(self, app_id: str) -> bool:
         """Whether something follows the position."""
         return self._log.last_seq(app_id) > self._position(app_id)
 
-    def take(self, app_id: str, asked_by: str | None = None) -> Page:
-        """What follows the position, which moves: these entries are on their way to the reader."""
+    def take(self, app_id: str, more: Future[None]) -> Page:
+        """What follows the position, which moves: these entries are on their way to the reader of this poll.
+
+        Raises:
+            Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
+        """
         page = self._log.read(app_id, self._position(app_id))
         with self._lock:
+            open_poll, asked_by = self._open.get(app_id, (None, None))
+            if open_poll is not more:
+                raise self._ended[more]
             self._positions[app_id] = (page.cursor, asked_by)
         return page
 
@@ -230,24 +242,20 @@ class PlainPolls:
     def delete(self, app_id: str) -> Future[None]:
         """Delete the channel and end its open poll at once (410)."""
         with self._lock:
-            open_poll, _ = self._open.pop(app_id, (None, None))
+            open_poll = self._end(app_id, _deleted())
             position, _ = self._positions.pop(app_id, (None, None))
+            deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
-            # It may have been woken at this moment, and is answered as if that had been a little earlier.
-            with suppress(InvalidStateError):
-                open_poll.set_exception(
-                    Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
-                )
-        return self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
+            self._tell_end(open_poll)
+        return deleted
 
     def forget(self) -> None:
         """Another process keeps the positions now: end the open polls."""
         with self._lock:
-            open_polls = list(self._open.values())
-            self._open.clear()
+            ended_polls = [self._end(app_id, _taken_over()) for app_id in list(self._open)]
             self._positions.clear()
-        for open_poll, _ in open_polls:
-            _end(open_poll)
+        for ended_poll in filter(None, ended_polls):
+            self._tell_end(ended_poll)
 
     def exists(self, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
@@ -259,6 +267,21 @@ class PlainPolls:
             state = logs.state(session, app_id)
         return bool(state and state.polled)
 
+    def _open_channel(self, session: Session, app_id: str, more: Future[None], position: int | None) -> None:
+        """Store that there is a poll channel, unless a webhook was registered since the poll came."""
+        if callbacks.find(session, app_id) is None:
+            self._store(session, app_id, position, polled=True)
+        else:
+            session.after_commit(lambda: self._give_way(app_id, more))
+
+    def _give_way(self, app_id: str, more: Future[None]) -> None:
+        with self._lock:
+            self._positions.pop(app_id, None)
+            if self._open.get(app_id, (None, None))[0] is not more:
+                return
+            self._end(app_id, other_channel("a webhook", "DELETE /v2/notification/callback"))
+        self._tell_end(more)
+
     def _forget_dead(self, app_id: str) -> None:
         """What was answered through a process that is gone may not have arrived, and its poll is open no more."""
         with self._lock:
@@ -268,9 +291,22 @@ class PlainPolls:
         with self._lock:
             if answered in dead:
                 self._positions.pop(app_id, None)
-            if held is not None and asked in dead and self._open.get(app_id, (None, None))[0] is held:
-                del self._open[app_id]
-                _end(held)
+            if held is None or asked not in dead or self._open.get(app_id, (None, None))[0] is not held:
+                return
+            self._end(app_id, _taken_over())
+        self._tell_end(held)
+
+    def _end(self, app_id: str, refusal: Refusal) -> Future[None] | None:
+        """End the open poll, if there is one, under the lock; who waits for it is told afterwards, without."""
+        open_poll, _ = self._open.pop(app_id, (None, None))
+        if open_poll is not None:
+            self._ended[open_poll] = refusal
+        return open_poll
+
+    def _tell_end(self, ended_poll: Future[None]) -> None:
+        # It may have been woken at this moment; then it finds that it is open no more.
+        with suppress(InvalidStateError):
+            ended_poll.set_exception(self._ended[ended_poll])
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
@@ -288,6 +324,16 @@ class PlainPolls:
         return state.position if state else 0
 
 
-def _end(open_poll: Future[None]) -> None:
-    with suppress(InvalidStateError):
-        open_poll.set_exception(Refusal(503, "another process took this channel over; poll again"))
+def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
+    """The 400 of a position that the log never reached, given in the field of this name."""
+    cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
+    message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
+    return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")
+
+
+def _deleted() -> Refusal:
+    return Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+
+
+def _taken_over() -> Refusal:
+    return Refusal(503, "another process took this channel over; poll again")

@@ -73,7 +73,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from error
+        cure = "choose others with --host and --port"
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
     return listener
 
 

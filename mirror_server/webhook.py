@@ -7,9 +7,10 @@ URL holds up nobody else. Position and failures are in the database: a restart g
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import orjson
@@ -18,7 +19,7 @@ from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.callout import AddressPolicy, Caller, CallFailed
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.instants import after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.log import NotificationLog
@@ -28,8 +29,11 @@ from mirror_server.store.database import Database
 from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.session import Session
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
+_MOST_LOOKUPS = 200
 _PAUSE_SECONDS = 1
 
 
@@ -99,6 +103,8 @@ class Webhooks:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
+        self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
         self._caller = Caller(self._policy)
         self._loop.run_forever()
 
@@ -142,14 +148,17 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is gone, or another process delivers it."""
+        """Send message after message until the webhook is gone, or another process delivers it, whatever fails."""
         while True:
             try:
                 await self._deliver_all(app_id)
-            except StorageFailed:
-                await asyncio.sleep(_PAUSE_SECONDS)
             except NotOnDuty:
                 return
+            except StorageFailed:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            except Exception:
+                _log.exception("delivery to a webhook failed; it goes on in a moment", extra={"application": app_id})
+                await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return
 
@@ -194,12 +203,13 @@ class Webhooks:
 
     def _note_failure(self, session: Session, app_id: str, row: CallbackRow, error: str) -> None:
         now = self._clock.now()
-        if is_given_up(row.last_success_at or row.registered_at, now):
+        if row.failing_since is not None and is_given_up(row.failing_since, now):
             callbacks.delete(session, app_id)
+            session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return
         failures = row.failures + 1
         next_attempt_at = after_seconds(now, delay_seconds(failures))
-        callbacks.failed(session, app_id, failures=failures, error=error, next_attempt_at=next_attempt_at)
+        callbacks.failed(session, app_id, failures=failures, error=error, at=now, next_attempt_at=next_attempt_at)
 
     async def _reach(self, instant: int | None) -> None:
         """Wait until domain time has come to the instant."""
@@ -215,8 +225,3 @@ class Webhooks:
     def _wake(self, event: asyncio.Event) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
-
-
-def other_channel(existing: str, cure: str) -> Refusal:
-    """The 400 of a key that has a channel of the other type."""
-    return Refusal(400, f"this key has {existing}, and only one type of channel at a time; end it with {cure} first")

@@ -82,11 +82,15 @@ def _check_url(url: str) -> str:
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    seen: set[str] = set()
     for name, value in headers.items():
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is no header name; use letters, digits and -")
         if name.lower() in _HEADERS_OF_A_BODY:
             raise ValueError(f"{name} belongs to each message; leave it out")
+        if name.lower() in seen:
+            raise ValueError(f"{name} is there twice, in other letters; give it once")
+        seen.add(name.lower())
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(
                 f"the value of {name} cannot be that of a header; use printable ASCII without spaces at its ends"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -23,10 +24,29 @@ Method = Literal["GET", "PUT", "POST"]
 ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
 
 
+_QUERY = re.compile(r"[!-~]*")
+_MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
+
+
 def _check_uri(uri: str) -> str:
-    path, _, _ = uri.partition("?")
+    path, _, query = uri.partition("?")
     parse_path(path)
+    if not _QUERY.fullmatch(query):
+        raise ValueError("its query has characters that no query has; write notification rules like ?pmin=5&pmax=120")
     return uri
+
+
+def _check_media_type(text: str) -> str:
+    if not re.fullmatch(_MEDIA_TYPE_PATTERN, text):
+        raise ValueError(f"{text!r} is no content type; write it like text/plain")
+    return text
+
+
+_MediaType = Annotated[
+    str,
+    Field(min_length=1, max_length=64, json_schema_extra={"pattern": _MEDIA_TYPE_PATTERN}),
+    AfterValidator(_check_media_type),
+]
 
 
 class DeviceRequestBody(WireModel):
@@ -38,11 +58,11 @@ class DeviceRequestBody(WireModel):
     method: Method
     uri: Annotated[
         str,
-        Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN.replace("$", r"(?:\?.*)?$")}),
+        Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN.replace("$", r"(?:\?[!-~]*)?$")}),
         AfterValidator(_check_uri),
     ]
-    content_type: Annotated[str | None, Field(alias="content-type", min_length=1, max_length=64)] = None
-    accept: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    content_type: Annotated[_MediaType | None, Field(alias="content-type")] = None
+    accept: _MediaType | None = None
     payload_b64: Annotated[Payload | None, Field(alias="payload-b64")] = None
     expiry_seconds: ExpirySeconds | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, RootModel
@@ -51,7 +52,18 @@ class PresubscriptionRule(WireModel):
 
     def matches_path(self, path: str) -> bool:
         """Whether the rule is about this resource path."""
-        return self.resource_path is None or any(matches(pattern, path) for pattern in self.resource_path)
+        if self.resource_path is None:
+            return True
+        exact, beginnings = self.paths_and_beginnings
+        return path in exact or any(path[:length] in beginnings for length in range(len(path) + 1))
+
+    # Looked up rather than tried one by one: a body of rules can have 200,000 of them, for each device.
+    @cached_property
+    def paths_and_beginnings(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The paths that are meant as they stand, and the beginnings of those that end with ``*``."""
+        patterns = self.resource_path or []
+        beginnings = frozenset(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+        return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), beginnings
 
 
 class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):

@@ -14,6 +14,6 @@ def delay_seconds(failures: int) -> int:
     return min(1 << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_DELAY_SECONDS)
 
 
-def is_given_up(last_success_at: Instant, now: Instant) -> bool:
-    """Whether a channel is removed, after 24 hours without success."""
-    return now >= after_seconds(last_success_at, _GIVE_UP_AFTER_SECONDS)
+def is_given_up(failing_since: Instant, now: Instant) -> bool:
+    """Whether a channel is removed: its calls have failed for 24 hours. One that had nothing to send did not fail."""
+    return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)

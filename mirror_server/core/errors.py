@@ -46,3 +46,8 @@ def unknown_device(device_id: str) -> Refusal:
     return Refusal(
         404, f"no device with the id {device_id!r}; GET /v3/devices lists the known ones", reason="DEVICE_NOT_FOUND"
     )
+
+
+def other_channel(existing: str, cure: str) -> Refusal:
+    """The 400 of a key that has a channel of the other type."""
+    return Refusal(400, f"this key has {existing}, and only one type of channel at a time; end it with {cure} first")

@@ -297,7 +297,7 @@ function eventRow(event, data, deviceId) {
   return element(
     "tr",
     { className: event.name === "gap" ? "failure" : "" },
-    element("td", {}, event.id),
+    element("td", { className: "less" }, event.id),
     element("td", { className: "whole" }, instant(data.timestamp ?? Date.now())),
     element("td", {}, event.name),
     element("td", {}, deviceId ? nameOf(deviceId) : ""),

@@ -129,8 +129,12 @@ class Backend(Protocol):
         """What a single statement gives, without a transaction around it."""
         ...
 
-    def purge(self) -> None:
-        """Bring what was deleted out of the files, as far as that can be done while others use the database."""
+    def purge(self) -> bool:
+        """Bring what was deleted out of the files, as far as that can be done while others use the database.
+
+        Returns:
+            Whether it could be done: false when somebody reads for long.
+        """
         ...
 
     def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours | None:

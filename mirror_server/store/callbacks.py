@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
-_COLUMNS = "registration, registered_at, last_success_at, failures, last_error, next_attempt_at"
+_COLUMNS = "registration, registered_at, last_success_at, failures, last_error, next_attempt_at, failing_since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class CallbackRow:
     failures: int
     last_error: str | None
     next_attempt_at: Instant | None
+    failing_since: Instant | None
 
 
 def find(session: Session, app_id: str) -> CallbackRow | None:
@@ -39,7 +40,7 @@ def put(session: Session, app_id: str, registration: str, at: Instant) -> None:
         "INSERT INTO callbacks (app_id, registration, registered_at) VALUES (:app_id, :registration, :at)"
         " ON CONFLICT (app_id) DO UPDATE SET registration = excluded.registration,"
         " registered_at = excluded.registered_at, last_success_at = NULL, failures = 0, last_error = NULL,"
-        " next_attempt_at = NULL",
+        " next_attempt_at = NULL, failing_since = NULL",
         app_id=app_id,
         registration=registration,
         at=at,
@@ -54,20 +55,21 @@ def delete(session: Session, app_id: str) -> bool:
 def succeeded(session: Session, app_id: str, at: Instant) -> None:
     """Note that a message arrived."""
     session.run(
-        "UPDATE callbacks SET last_success_at = :at, failures = 0, last_error = NULL, next_attempt_at = NULL"
-        " WHERE app_id = :app_id",
+        "UPDATE callbacks SET last_success_at = :at, failures = 0, last_error = NULL, next_attempt_at = NULL,"
+        " failing_since = NULL WHERE app_id = :app_id",
         app_id=app_id,
         at=at,
     )
 
 
-def failed(session: Session, app_id: str, *, failures: int, error: str, next_attempt_at: Instant) -> None:
+def failed(session: Session, app_id: str, *, failures: int, error: str, at: Instant, next_attempt_at: Instant) -> None:
     """Note that a message did not arrive, and when it is sent again."""
     session.run(
-        "UPDATE callbacks SET failures = :failures, last_error = :error, next_attempt_at = :next_attempt_at"
-        " WHERE app_id = :app_id",
+        "UPDATE callbacks SET failures = :failures, last_error = :error, next_attempt_at = :next_attempt_at,"
+        " failing_since = coalesce(failing_since, :at) WHERE app_id = :app_id",
         app_id=app_id,
         failures=failures,
         error=error,
+        at=at,
         next_attempt_at=next_attempt_at,
     )

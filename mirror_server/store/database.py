@@ -27,13 +27,14 @@ class Database:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
             Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
             schema.
+        must_exist: Whether no file is made: that of a mistyped name would be an empty database.
 
     Raises:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
-    def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._backend = _open(url)
+    def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False) -> None:
+        self._backend = _open(url, must_exist=must_exist)
         self._writer = Writer(self._backend)
 
     def read(self) -> AbstractContextManager[Session]:
@@ -76,9 +77,13 @@ class Database:
         """How many pieces of work wait to be stored."""
         return self._writer.count_waiting()
 
-    def purge(self) -> None:
-        """Bring what was deleted out of the files, as far as that can be done while others use the database."""
-        self._backend.purge()
+    def purge(self) -> bool:
+        """Bring what was deleted out of the files, as far as that can be done while others use the database.
+
+        Returns:
+            Whether it could be done: false when somebody reads for long, a snapshot for instance.
+        """
+        return self._backend.purge()
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file; others may go on using it meanwhile.
@@ -109,11 +114,11 @@ class Database:
         self._backend.close()
 
 
-def _open(url: str) -> Backend:
+def _open(url: str, *, must_exist: bool) -> Backend:
     if is_postgresql(url):
         backend: Backend = _postgresql().PostgresBackend(url)
         return backend
-    return SqliteBackend(path_of(url))
+    return SqliteBackend(path_of(url), must_exist=must_exist)
 
 
 def _postgresql() -> ModuleType:

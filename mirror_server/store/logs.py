@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
+_ROWS_AT_A_TIME = 50
+
 
 @dataclass(frozen=True, slots=True)
 class LogState:
@@ -63,15 +65,24 @@ def append(
     return int(stored_bytes)
 
 
-def entries(session: Session, app_id: str, after: int, limit: int) -> list[tuple[int, str, bytes]]:
-    """Number, kind and body of up to ``limit`` entries behind ``after``."""
-    rows = session.rows(
-        "SELECT seq, kind, body FROM notifications WHERE app_id = :app_id AND seq > :after ORDER BY seq LIMIT :limit",
-        app_id=app_id,
-        after=after,
-        limit=limit,
-    )
-    return [(seq, kind, body) for seq, kind, body in rows]
+def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[tuple[int, str, bytes]]:
+    """Number, kind and body of up to ``limit`` entries behind ``after``; none behind the one that reaches the bytes."""
+    found: list[tuple[int, str, bytes]] = []
+    while len(found) < limit and most_bytes > 0:
+        rows = session.rows(
+            "SELECT seq, kind, body FROM notifications WHERE app_id = :app_id AND seq > :after"
+            " ORDER BY seq LIMIT :limit",
+            app_id=app_id,
+            after=found[-1][0] if found else after,
+            limit=min(_ROWS_AT_A_TIME, limit - len(found)),
+        )
+        for seq, kind, body in rows:
+            if most_bytes > 0:
+                found.append((seq, kind, body))
+                most_bytes -= len(body)
+        if len(rows) < _ROWS_AT_A_TIME:
+            break
+    return found
 
 
 def set_position(session: Session, app_id: str, position: int) -> None:

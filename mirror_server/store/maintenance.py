@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mirror_server.store import subscriptions
 from mirror_server.store.session import Session
 
+_OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simulated_devices", "devices")
 
 
@@ -20,6 +22,18 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
+
+
+def end_application(session: Session, app_id: str) -> None:
+    """Delete what goes on without a request of an application whose key is revoked: nothing is sent to it any more.
+
+    What it asked of devices is done; nobody hears the answers.
+    """
+    device_ids = session.rows("SELECT DISTINCT device_id FROM subscriptions WHERE app_id = :app_id", app_id=app_id)
+    for table in _OF_AN_APPLICATION:
+        session.run(f"DELETE FROM {table} WHERE app_id = :app_id", app_id=app_id)
+    for (device_id,) in device_ids:
+        subscriptions.clear_ended(session, device_id)
 
 
 _VIOLATIONS = {

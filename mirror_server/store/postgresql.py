@@ -49,6 +49,13 @@ _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 
 _OLDEST_VERSION = 140_000
 _CONNECT_AGAIN_SECONDS = 0.5
+_BUSY_SECONDS = 10
+_LOOK_AGAIN_SECONDS = 0.1
+_SEEN = (
+    "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND backend_type = 'client backend'"
+    " AND greatest(age(backend_xmin), age(backend_xid)) > age(CAST(CAST(:now AS text) AS xid)))"
+)
 _LONGEST_PAYLOAD = 7900
 _LONGEST_WORD = 1000
 # A process that stands still in the middle of a transaction must not hold up all others for ever.
@@ -201,13 +208,15 @@ class PostgresBackend:
         with self.read() as session:
             return statement(session)
 
-    def purge(self) -> None:
+    def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
         connection = Connection(self._url)
         try:
+            is_unseen = self._wait_until_unseen(connection)
             connection.run("VACUUM")
         finally:
             connection.close()
+        return is_unseen
 
     def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -231,6 +240,16 @@ class PostgresBackend:
         while self._readers:
             self._readers.pop().close()
         self._connection.close()
+
+    def _wait_until_unseen(self, connection: Connection) -> bool:
+        """Wait until nobody sees any more what is deleted by now, which VACUUM has to leave; false if that is long."""
+        (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
+        end_at = time.monotonic() + _BUSY_SECONDS
+        while connection.execute(_SEEN, {"now": now}).fetchone()[0]:
+            if time.monotonic() > end_at:
+                return False
+            self._hurries.wait(_LOOK_AGAIN_SECONDS)
+        return True
 
     def _begin(self) -> None:
         """Begin when all others are done, on a new connection where the one of before is broken."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,14 +55,19 @@ class SqliteBackend:
 
     Args:
         path: The file, which is made where there is none, and brought to the newest schema.
+        must_exist: Whether none is made.
 
     Raises:
-        DatabaseError: The file cannot be opened or written.
+        DatabaseError: The file cannot be opened or written, or is not there though it must be.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self._path = path
+        if must_exist and not path.exists():
+            raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
         try:
+            with suppress(FileExistsError):
+                _make_private(path)
             upgrade(URL.create("sqlite", database=str(path)))
             self._connection = self._connect()
         except CommandError as error:
@@ -130,10 +135,11 @@ class SqliteBackend:
         finally:
             self._idle_readers.append(session)
 
-    def purge(self) -> None:
+    def purge(self) -> bool:
         """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
         with closing(self._connect()) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
 
     def meet(self, write: Write, *, options: str, is_alone: bool) -> None:
         """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
@@ -144,13 +150,8 @@ class SqliteBackend:
 
     def backup(self, path: Path) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        if path.exists():
-            raise DatabaseError(f"{path} is there already; name a file that is not")
-        try:
-            with closing(sqlite3.connect(path)) as target, closing(self._connect()) as source:
-                source.backup(target)
-        except (sqlite3.Error, OSError) as error:
-            raise DatabaseError(f"cannot write {path}: {error}") from error
+        with closing(self._connect()) as source:
+            _copy(source, path)
 
     def hurry(self) -> None:
         """Nothing is waited for here."""
@@ -180,3 +181,42 @@ class SqliteBackend:
         # What is deleted may be personal data: overwritten, not only forgotten.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
+
+
+def copy(source: Path, path: Path) -> None:
+    """Copy the database in a file, which is only read, into a new file.
+
+    Raises:
+        DatabaseError: It is no database, or the new file is there already or cannot be written.
+    """
+    try:
+        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT count(*) FROM alembic_version")
+            _copy(connection, path)
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
+
+
+def _copy(source: sqlite3.Connection, path: Path) -> None:
+    try:
+        _make_private(path)
+    except FileExistsError:
+        raise DatabaseError(f"{path} is there already; name a file that is not") from None
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+    except (sqlite3.Error, OSError) as error:
+        # A part of a database is none.
+        path.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: Exception) -> DatabaseError:
+    return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
+
+
+def _make_private(path: Path) -> None:
+    """Make the empty file that SQLite fills; nobody else may read it, nor the files SQLite puts beside it."""
+    path.touch(mode=0o600, exist_ok=False)

@@ -14,6 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 import orjson
 from flask import Response
 
+from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.log import NotificationLog
 
@@ -26,6 +27,8 @@ It answers whether it took it; one too many is refused.
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
 _LONGEST_SECONDS = 55
+# Others wait while events are made.
+_MOST_AT_ONCE = 1000
 _BEGIN = b"retry: 2000\n\n"
 
 
@@ -33,7 +36,7 @@ class EventStream(Response):
     """An answer that does not end by itself.
 
     Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
-    comes back by itself, with its position.
+    comes back by itself, with its position. Where there is no log any more, ``is_over`` is set.
     """
 
     def __init__(self, log: NotificationLog, app_id: str, after: int) -> None:
@@ -42,22 +45,23 @@ class EventStream(Response):
         self._log = log
         self._app_id = app_id
         self._after = after
+        self.is_over = False
 
     def more(self) -> Future[None]:
         """A future that is done when there is something to take; ask for it before taking."""
         return self._log.more(self._app_id)
 
     def take(self) -> bytes:
-        """The events that are there, nothing if there are none."""
-        chunks: list[bytes] = []
-        while True:
-            page = self._log.read(self._app_id, self._after)
-            if page.gap:
-                chunks.append(_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]}))
-            chunks += map(_event_of, page.entries)
-            self._after = page.cursor
-            if not page.entries:
-                return b"".join(chunks)
+        """The next events, a part of them where there are many; nothing if there are none."""
+        try:
+            page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
+        except Refusal:
+            # The key was revoked, and its log went with it.
+            self.is_over = True
+            return b""
+        self._after = page.cursor
+        gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
+        return b"".join([*gap, *map(_event_of, page.entries)])
 
     def begin(self) -> bytes:
         """What the stream begins with."""
@@ -66,7 +70,7 @@ class EventStream(Response):
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
         yield self.begin()
-        while (remaining_seconds := end_at - time.monotonic()) > 0:
+        while not self.is_over and (remaining_seconds := end_at - time.monotonic()) > 0:
             more = self.more()
             try:
                 chunk = self.take()

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, request
-from werkzeug.exceptions import MethodNotAllowed
 
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
 from mirror_server import present
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
 from mirror_server.keys import Scope
-from mirror_server.log import NotificationLog, Page, PlainPolls
+from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
-from mirror_server.views.requests import app_id, query_integer, query_text, read_body, read_integer, requires
-from mirror_server.webhook import Webhooks, other_channel
+from mirror_server.views.requests import (
+    app_id,
+    query_integer,
+    query_text,
+    read_body,
+    read_integer,
+    requires,
+    without_head,
+)
+from mirror_server.webhook import Webhooks
 
 _LATEST = "latest"
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -31,10 +39,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
 
     @routes.get("/v2/notification/pull")
     @requires(*_ANY_USE)
+    @without_head
     def pull() -> Response:
-        if request.method == "HEAD":
-            # A poll without its body would lose what is in it.
-            raise MethodNotAllowed(["DELETE", "GET", "OPTIONS"])
         hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
         held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
         after = _read_after(log)
@@ -46,9 +52,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
 
     @routes.get("/v2/notification/events")
     @requires(*_ANY_USE)
+    @without_head
     def stream_events() -> Response:
-        if request.method == "HEAD":
-            raise Refusal(405, "a stream has no head to show; use GET")
         return EventStream(log, app_id(), _read_last_event_id(log))
 
     @routes.delete("/v2/notification/pull")
@@ -85,7 +90,8 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         if row is not None:
             return json_answer(present.callback_channel(row, webhooks.backlog(app_id())))
         if not polls.exists(app_id()):
-            raise Refusal(404, "this key has no notification channel; a GET of /v2/notification/pull opens one")
+            message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
+            raise Refusal(404, f"{message} /v2/notification/callback registers a webhook")
         return json_answer({"delivery_mechanism": "LONG_POLLING"})
 
     return routes
@@ -125,10 +131,10 @@ def _read_last_event_id(log: NotificationLog) -> int:
     after = _read_after(log)
     text = request.headers.get("Last-Event-ID")
     number = after if text is None else read_integer("Last-Event-ID", text, low=0)
-    if number is None:
-        return log.last_seq(app_id())
-    log.read(app_id(), number, most=1)
-    return number
+    last_seq = log.last_seq(app_id())
+    if number is not None and number > last_seq:
+        raise beyond_log("after" if text is None else "Last-Event-ID", number, last_seq)
+    return last_seq if number is None else number
 
 
 def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
@@ -136,7 +142,10 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     application = app_id()
     # Ask for more before looking, so that what arrives in between is not waited for.
     more = log.more(application)
-    page = log.read(application, after)
+    with ExitStack() as undo:
+        undo.callback(more.cancel)
+        page = log.read(application, after)
+        undo.pop_all()
     if page.entries or page.gap or held == 0:
         more.cancel()
         return _with_cursor(page)
@@ -150,18 +159,19 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 def _plain_poll(polls: PlainPolls, held: int) -> Response:
     """A poll of the public API: the server keeps the position."""
     application = app_id()
-    passed_on_by = asked_by()
-    more = polls.open(application, passed_on_by)
+    more = polls.open(application, asked_by())
 
     def answer(_: object = None) -> Response:
-        page = polls.take(application, passed_on_by)
+        page = polls.take(application, more)
         return json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
-
-    hold_seconds = 0 if polls.anything(application) else held
 
     def close() -> None:
         polls.close(application, more)
 
+    with ExitStack() as undo:
+        undo.callback(close)
+        hold_seconds = 0 if polls.anything(application) else held
+        undo.pop_all()
     return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True)
 
 

@@ -24,6 +24,9 @@ M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
 _NOTED = "mirror.noted"
+# Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
+_MOST_FIELDS = 20
+_LONGEST_NAME = 100
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 
 
@@ -35,6 +38,12 @@ def requires(*scopes: Scope) -> Callable[[View], View]:
         return view
 
     return mark
+
+
+def without_head(view: View) -> View:
+    """Refuse HEAD where a GET takes something away or begins something long: without a body that would be lost."""
+    view.__dict__["without_head"] = True
+    return view
 
 
 def require_scope(*scopes: Scope) -> None:
@@ -76,14 +85,19 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
         raise Refusal(415, message)
     data = _read_whole_body()
+    if not data.strip():
+        raise Refusal(400, "the body is empty; send JSON", reason=malformed_reason)
     try:
         content = orjson.loads(data)
         # Of a member that is there twice, one value would be dropped without a word.
         json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
-        raise Refusal(400, "the body is nested too deeply", reason=malformed_reason) from None
+        raise Refusal(
+            400, "the body is nested too deeply; send what the description has", reason=malformed_reason
+        ) from None
     except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"the body is not JSON: {error}", reason=malformed_reason) from None
+        message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
+        raise Refusal(400, message, reason=malformed_reason) from None
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
@@ -162,17 +176,22 @@ def _read_whole_body() -> bytes:
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in members}) == len(members):
+        return
     for name, count in Counter(name for name, _ in members).items():
         if count > 1:
-            raise Refusal.of_field(name, f"there {count} times in one object; give it once")
+            raise Refusal.of_field(name[:_LONGEST_NAME], f"there {count} times in one object; give it once")
 
 
 def _refusal_of(error: ValidationError) -> Refusal:
+    details = error.errors(include_url=False, include_input=False, include_context=False)
     fields = [
-        (".".join(map(str, detail["loc"])) or "body", _sentence(detail["type"], detail["msg"]))
-        for detail in error.errors(include_url=False, include_input=False, include_context=False)
+        (".".join(map(str, detail["loc"]))[:_LONGEST_NAME] or "body", _sentence(detail["type"], detail["msg"]))
+        for detail in details[:_MOST_FIELDS]
     ]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
+    if len(details) > _MOST_FIELDS:
+        summary += f"; and more, {len(details)} in all"
     return Refusal(400, summary, fields=fields)
 
 

@@ -30,7 +30,7 @@ from mirror_server.store.devices import RESOURCE_COLUMNS, Condition, DeviceRow, 
 from mirror_server.store.session import Row
 from mirror_server.views.download import Download
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import app_id, query_choice, query_integer, requires
+from mirror_server.views.requests import app_id, query_choice, query_integer, requires, without_head
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -48,9 +48,8 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
 
     @routes.get(SNAPSHOT)
     @requires(Scope.READ)
+    @without_head
     def get_snapshot() -> Response:
-        if request.method == "HEAD":
-            raise Refusal(405, "a snapshot has no head to show; use GET")
         form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
         if form is None:
             raise Refusal(

@@ -130,3 +130,15 @@ def test_a_rule_is_held_against_the_resource_path(rule: dict[str, list[str]], *,
 )
 def test_a_route_is_the_path_of_the_interface(route: str, path: str) -> None:
     assert route.format(device_id="015f", path="/3303/0/5700") == path
+
+
+_PIECES = st.sampled_from(["/", "3", "33", "03", "0", "5700"])
+_TEXTS = st.lists(_PIECES, max_size=6).map(lambda pieces: "/" + "".join(pieces))
+
+
+@given(patterns=st.lists(st.builds(str.__add__, _TEXTS, st.sampled_from(["", "*"])), min_size=1), path=_TEXTS)
+def test_a_rule_is_about_a_path_when_one_of_its_patterns_is(patterns: list[str], path: str) -> None:
+    rule = PresubscriptionRule.model_validate({"resource-path": patterns})
+    assert rule.matches_path(path) is any(matches(pattern, path) for pattern in patterns)
+    assert rule == PresubscriptionRule.model_validate({"resource-path": patterns})
+    assert rule.to_wire() == {"resource-path": patterns}

@@ -222,3 +222,11 @@ def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server)
 
     assert server.stop() == 0
     assert {path.name for path in server.database_path.parent.glob("mirror.db*")} == {"mirror.db", "mirror.db.lock"}
+
+
+def test_its_own_machine_is_called_only_while_it_listens_to_nobody_else(start_server) -> None:
+    for host, told in {"127.0.0.1": "no answer", "0.0.0.0": "may not be called"}.items():
+        application = start_server("--host", host).application()
+        answer = application.http.put("/v2/notification/callback", json={"url": "http://127.0.0.1:1/"})
+        assert answer.status_code == 400
+        assert told in answer.json()["message"]

@@ -1,7 +1,9 @@
 """A server inside the test, reached over WSGI, on a clock that stands still."""
 
 import base64
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from mirror_server.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import settings
 from mirror_server.store.failures import StorageFailed
+from mirror_server.views.deferred import Deferred
+
+HoldPoll = Callable[..., Future[Any]]
 
 
 class Server:
@@ -188,6 +193,29 @@ class Disk:
 def disk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Disk:
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
     return Disk(server)
+
+
+@pytest.fixture
+def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldPoll]:
+    """Opens a poll on a thread of its own; it is open, and waits, when the future of its answer is returned."""
+    waits = threading.Semaphore(0)
+    wait = Deferred.wait
+
+    def note(deferred: Deferred) -> None:
+        if deferred.is_poll:
+            waits.release()
+        wait(deferred)
+
+    monkeypatch.setattr(Deferred, "wait", note)
+
+    def hold(key: str, query: str, on: Server = server) -> Future[Any]:
+        headers = {"Authorization": f"Bearer {key}"}
+        answer = pool.submit(on.app.test_client().get, f"/v2/notification/pull?{query}", headers=headers)
+        assert waits.acquire(timeout=10)
+        return answer
+
+    with ThreadPoolExecutor(4) as pool:
+        yield hold
 
 
 @pytest.fixture(scope="module")

@@ -262,7 +262,8 @@ def test_a_day_of_twelve_observed_devices_takes_little_time(world):
         for resource in state.resources:
             if resource.observable:
                 assert world.send(state.id, Observe(resource.path)).outcome is Outcome.DONE
-    begin = time.perf_counter()
+    # The time of this thread: what else runs on the machine says nothing of the simulator.
+    begin = time.thread_time()
     world.advance(24 * 3600)
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5
     assert {o.device_id for o in world.diary.observations()} == {state.id for state in world.simulator.list_states()}

@@ -1,14 +1,11 @@
 """Where a poll takes a thread, only so many are held open; whatever is short is always answered."""
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from mirror_sdk.wire.errors import ErrorBody
 
-POLL = "/v2/notification/pull?after=latest&hold=20"
+QUERY = "after=latest&hold=20"
+POLL = f"/v2/notification/pull?{QUERY}"
 MOST = 2
 
 
@@ -24,30 +21,12 @@ def small(server, tmp_path):
 
 
 @pytest.fixture
-def held(small):
+def held(small, held_poll):
     """As many polls as there is room for, each of a key of its own; they end with the test."""
     keys = [small.key() for _ in range(MOST)]
-    opened = threading.Semaphore(0)
-    more = small.services.log.more
-
-    def count(app_id):
-        opened.release()
-        return more(app_id)
-
-    small.services.log.more = count
-    with ThreadPoolExecutor(MOST) as pool:
-        polls = [pool.submit(small.app.test_client().get, POLL, headers=bearer(key)) for key in keys]
-        for _ in keys:
-            assert opened.acquire(timeout=10)
-        small.services.log.more = more
-        # They look into the log before they take their room.
-        end_at = time.monotonic() + 10
-        while small.app.blocking_polls._value:
-            assert time.monotonic() < end_at
-        # Taken from the log, so that the polls are where they wait.
-        yield polls
-        for key in keys:
-            small.services.log.wake(key.split("_")[1])
+    yield [held_poll(key, QUERY, small) for key in keys]
+    for key in keys:
+        small.services.log.wake(key.split("_")[1])
 
 
 def bearer(key):

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from mirror_server.bridge import Bridge
+from mirror_server.store import maintenance
+from mirror_server.views.event_stream import HEARTBEAT
 
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=20")
@@ -78,6 +80,46 @@ def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kin
         assert again.status in {None, 200}
         for each in (held[1], again):
             await each.leave()
+
+    asyncio.run(check())
+
+
+def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge._LAST_SECONDS", 60)
+
+    async def check():
+        held = await Request(bridge, server.key(), *POLL).begin()
+        bridge.stop_waiting()
+        await asyncio.wait_for(held.task, 10)
+        assert held.status == 204
+
+    asyncio.run(check())
+
+
+def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+
+    async def check():
+        stream = await Request(bridge, server.key(), *STREAM).begin()
+        async with asyncio.timeout(10):
+            while [message.get("body") for message in stream.sent].count(HEARTBEAT) < 2:
+                await asyncio.sleep(0)
+        await stream.leave()
+
+    asyncio.run(check())
+
+
+def test_a_stream_whose_log_is_gone_ends(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+    key = server.key()
+    app_id = key.split("_")[1]
+    server.add_device(key, "d")
+
+    async def check():
+        stream = await Request(bridge, key, *STREAM).begin()
+        server.services.database.write(lambda session: maintenance.end_application(session, app_id))
+        await asyncio.wait_for(stream.task, 10)
+        assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
 
     asyncio.run(check())
 

@@ -263,3 +263,14 @@ def test_a_value_says_by_what_it_came_and_a_failed_write_why(server, key):
     server.call(key, "PATCH", f"/sim/v1/devices/{device}", json={"answer": "reject"})
     server.place(key, device, "w", "PUT", "/3303/0/5700", value="2")
     assert server.resource(key, device, "/3303/0/5700")["desired"]["category"] == "REJECTED"
+
+
+def test_a_command_the_device_has_in_hand_does_not_expire(server, key):
+    device = server.add_device(key, "slow", {"path": "/3311/0/5850", "value": "0", "writable": True})
+    server.patch(key, device, latency_seconds=30)
+    server.place(key, device, "in-hand", "PUT", "/3311/0/5850", value="1", expiry_seconds=10)
+    server.place(key, device, "behind", "PUT", "/3311/0/5850", value="1", expiry_seconds=10)
+    server.advance(key, 20)
+    assert server.responses(key) == {"behind": (429, "REQUEST_EXPIRED")}
+    server.advance(key, 10)
+    assert server.responses(key)["in-hand"] == (200, None)

@@ -11,7 +11,8 @@ def test_a_gap_is_an_event_of_its_own(server, key):
     server.advance(key, 25 * 3600)
     server.place(key, device, "new", "GET", TEMPERATURE)
     app_id = key.split("_")[1]
-    text = event_stream.EventStream(server.services.log, app_id, 0).begin().decode()
+    stream = event_stream.EventStream(server.services.log, app_id, 0)
+    text = (stream.begin() + stream.take()).decode()
     first, *_ = text.split("\n\n")[1:]
     assert first == 'id: 2\nevent: gap\ndata: {"first":1,"last":2}'
     assert '"id":"new"' in text
@@ -31,3 +32,11 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
 
 def test_a_stream_without_its_body_is_refused(server, key):
     assert server.call(key, "HEAD", "/v2/notification/events").status_code == 405
+
+
+def test_of_many_events_a_part_is_taken_at_once(server, key, monkeypatch):
+    monkeypatch.setattr(event_stream, "_MOST_AT_ONCE", 2)
+    for number in range(5):
+        server.add_device(key, f"sensor-{number}")
+    stream = event_stream.EventStream(server.services.log, key.split("_")[1], 0)
+    assert [stream.take().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]

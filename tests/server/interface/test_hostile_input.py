@@ -189,3 +189,72 @@ def test_a_trick_in_the_query_finds_nothing(shared_server, key, unchanged, name,
         assert name == "after" or answer.json["data"] == []
     else:
         refused(answer)
+
+
+WRITE = {"method": "PUT", "uri": PATH, "payload-b64": "MQ=="}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        *[(WRITE | {"content-type": text}, "content-type") for text in ("a\r\nb", "a\0", " text/plain", "téxt", "a\n")],
+        *[(WRITE | {"accept": text}, "accept") for text in ("a\r\nb", "\0", " ")],
+        *[({"method": "PUT", "uri": f"{PATH}?{query}"}, "uri") for query in ("a\0", "pmin=1 2", "pmin=1\n", "é")],
+    ],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_a_text_that_no_header_or_query_could_hold_is_refused(shared_server, key, body, field):
+    answer = shared_server.call(key, "POST", f"/v2/device-requests/{shared_server.device}", json=body)
+    assert "like" in refused(answer, 400, field).message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{f"unknown-{number}": 1 for number in range(50_000)}],
+        [{"resource-path": ["/1", *[1] * 200], "endpoint-name": number} for number in range(1000)],
+    ],
+    ids=["members", "values"],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_of_very_much_that_is_wrong_a_part_is_named(shared_server, key, body):
+    answer = shared_server.call(key, "PUT", "/v2/subscriptions", json=body)
+    told = refused(answer)
+    assert len(told.fields) == 20
+    assert "in all" in told.message
+    assert len(answer.get_data()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"%s":1}' % (b"a" * 900_000), b'{"%s":1,"%s":1}' % (b"a" * 400_000, b"a" * 400_000)],
+    ids=["unknown", "twice"],
+)
+def test_an_endless_name_is_not_sent_back_whole(shared_server, key, body):
+    url = f"/v2/device-requests/{shared_server.device}"
+    answer = shared_server.call(key, "POST", url, data=body, content_type="application/json")
+    refused(answer)
+    assert len(answer.get_data()) < 2000
+
+
+@pytest.mark.parametrize("body", [b"", b" ", b"\n"])
+def test_a_body_that_is_missing_is_called_that(shared_server, key, body):
+    answer = shared_server.call(key, "PUT", "/v2/subscriptions", data=body, content_type="application/json")
+    assert "the body is empty" in refused(answer).message
+
+
+def test_a_position_beyond_the_log_is_named_as_it_was_given(shared_server, key):
+    headers = {"Last-Event-ID": "999999"}
+    answer = shared_server.call(key, "GET", "/v2/notification/events", headers=headers)
+    assert refused(answer, 400, "Last-Event-ID").reason == "CURSOR_BEYOND_LOG"
+    answer = shared_server.call(key, "GET", "/v2/notification/events?after=999999")
+    assert refused(answer, 400, "after").reason == "CURSOR_BEYOND_LOG"
+
+
+@pytest.mark.parametrize("path", ["/v2/notification/pull", "/v2/notification/events", "/v3/device-echo"])
+def test_where_head_would_lose_something_it_is_not_allowed(shared_server, key, path):
+    for method in ("HEAD", "PATCH"):
+        answer = shared_server.call(key, method, path)
+        assert answer.status_code == 405
+        assert "GET" in answer.headers["Allow"]
+        assert "HEAD" not in answer.headers["Allow"]

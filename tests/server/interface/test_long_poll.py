@@ -1,9 +1,12 @@
 """Long polling over the notification log. Source: wire.md 4 and 5."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+
+from mirror_server.core.errors import Refusal
+from mirror_server.store import callbacks
+from mirror_server.store.failures import StorageFailed
 
 PULL = "/v2/notification/pull"
 TEMPERATURE = "/3303/0/5700"
@@ -19,25 +22,6 @@ def seqs(server, key, **query):
     answer = server.call(key, "GET", PULL, query_string={"hold": 0, **query})
     count = 0 if answer.status_code == 204 else sum(map(len, answer.json.values()))
     return int(answer.headers["Mirror-Cursor"]), answer.headers.get("Mirror-Gap"), count
-
-
-def held_poll(server, key, query):
-    """A poll that is open on another thread, and the future of its answer."""
-    opened = threading.Event()
-    more = server.services.log.more
-
-    def note(app_id):
-        future = more(app_id)
-        opened.set()
-        return future
-
-    server.services.log.more = note
-    pool = ThreadPoolExecutor(1)
-    answer = pool.submit(server.call, key, "GET", f"{PULL}?{query}")
-    assert opened.wait(10)
-    server.services.log.more = more
-    pool.shutdown(wait=False)
-    return answer
 
 
 def test_any_number_of_readers_have_positions_of_their_own(server, key, device):
@@ -79,16 +63,16 @@ def test_an_answer_that_may_not_have_arrived_is_given_again_after_a_restart(serv
 
 
 @pytest.mark.parametrize("query", ["hold=25", "after=1&hold=25"])
-def test_a_held_poll_is_answered_as_soon_as_something_arrives(server, key, device, query):
+def test_a_held_poll_is_answered_as_soon_as_something_arrives(server, key, device, held_poll, query):
     server.call(key, "GET", f"{PULL}?hold=0")
-    answer = held_poll(server, key, query)
+    answer = held_poll(key, query)
     server.place(key, device, "r", "GET", TEMPERATURE)
     assert answer.result(10).json["async-responses"][0]["id"] == "r"
 
 
-def test_a_second_plain_poll_is_a_conflict_and_a_reader_with_a_cursor_is_not(server, key, device):
+def test_a_second_plain_poll_is_a_conflict_and_a_reader_with_a_cursor_is_not(server, key, device, held_poll):
     server.call(key, "GET", f"{PULL}?hold=0")
-    answer = held_poll(server, key, "hold=25")
+    answer = held_poll(key, "hold=25")
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 409
     assert seqs(server, key, after=0)[2] == 1
     server.place(key, device, "r", "GET", TEMPERATURE)
@@ -96,15 +80,72 @@ def test_a_second_plain_poll_is_a_conflict_and_a_reader_with_a_cursor_is_not(ser
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
 
 
-def test_deleting_the_channel_ends_the_open_poll_at_once(server, key, device):
+def test_deleting_the_channel_ends_the_open_poll_at_once(server, key, device, held_poll):
     assert server.call(key, "DELETE", PULL).status_code == 204
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
     server.call(key, "GET", f"{PULL}?hold=0")
-    answer = held_poll(server, key, "hold=25")
+    answer = held_poll(key, "hold=25")
     assert server.channel(key) == {"delivery_mechanism": "LONG_POLLING"}
     assert server.call(key, "DELETE", PULL).status_code == 204
     assert answer.result(10).status_code == 410
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
+
+
+def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server, key, device, monkeypatch):
+    polls = server.services.polls
+    take = polls.take
+
+    def take_late(*poll):
+        assert server.call(key, "DELETE", PULL).status_code == 204
+        return take(*poll)
+
+    monkeypatch.setattr(polls, "take", take_late)
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 410
+    monkeypatch.undo()
+    assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
+    assert list(server.call(key, "GET", f"{PULL}?hold=0").json) == ["registrations"]
+
+
+def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(server, key, monkeypatch):
+    polls, app_id = server.services.polls, key.split("_")[1]
+    insist = server.services.database.insist
+    with ThreadPoolExecutor(1) as pool:
+
+        def insist_later(work):
+            deleted = pool.submit(polls.delete, app_id)
+            wait([deleted], timeout=0.2)
+            return insist(work)
+
+        monkeypatch.setattr(server.services.database, "insist", insist_later)
+        polls.open(app_id)
+        monkeypatch.undo()
+    assert server.services.database.settle(10)
+    assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
+
+
+def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, key, device):
+    polls, app_id = server.services.polls, key.split("_")[1]
+    server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0))
+    more = polls.open(app_id)
+    assert server.services.database.settle(10)
+    with pytest.raises(Refusal, match="one type of channel"):
+        more.result(0)
+    with pytest.raises(Refusal, match="one type of channel"):
+        polls.take(app_id, more)
+    assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
+    assert not polls.exists(app_id)
+
+
+@pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])
+def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypatch, query):
+    def fail(*_):
+        raise StorageFailed("cannot reach its database")
+
+    monkeypatch.setattr("mirror_server.store.logs.state", fail)
+    assert server.call(key, "GET", f"{PULL}?{query}").status_code == 503
+    monkeypatch.undo()
+    assert server.services.log.open_polls == 0
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
 
 
 def test_a_poll_without_its_body_is_refused_and_loses_nothing(server, key, device):
@@ -206,3 +247,17 @@ def test_a_registration_that_is_not_updated_in_time_expires(server, key, device)
     server.advance(key, 24 * 3600)
     assert ("registrations-expired", device) in server.log(key)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
+
+
+def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server, key):
+    device = server.add_device(key, "camera", {"path": "/3341/0/5527", "value": "x" * 65_536})
+    for number in range(100):
+        server.place(key, device, f"r{number}", "GET", "/3341/0/5527")
+    after, sizes = 1, []
+    while (answer := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
+        after = int(answer.headers["Mirror-Cursor"])
+        sizes.append(len(answer.get_data()))
+    assert after == 101
+    assert len(sizes) == 3
+    assert max(sizes) < 4.5 * 1024 * 1024
+    assert len(server.responses(key)) == 100

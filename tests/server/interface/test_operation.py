@@ -10,10 +10,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirror_sdk.wire.errors import ErrorBody
+from mirror_server import keys
 from mirror_server.config import ACCESS_LOG
 from mirror_server.keys import Scope
 from mirror_server.logging_format import configure
-from mirror_server.store import callbacks
+from mirror_server.store import callbacks, logs
+from mirror_server.views.deferred import PARK
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def log_lines():
 
 def add_failing_webhook(session, app_id):
     callbacks.put(session, app_id, "{}", at=0)
-    callbacks.failed(session, app_id, failures=4, error="no answer", next_attempt_at=0)
+    callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def test_the_entries_of_all_logs_are_counted(server, key, metric):
     another = server.key()
     server.add_device(key, "d")
     assert len(server.log(another)) == 1
-    assert metric("mirror_notification_log_entries") == before + 3  # also in the log of the key that scrapes
+    assert metric("mirror_notification_log_entries") == before + 2
 
 
 def test_open_polls_are_counted_while_they_are_held(server, key, metric):
@@ -237,3 +239,25 @@ def test_without_the_line_of_each_request_failures_are_still_told(server, key, m
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 500
     (line,) = map(json.loads, stream.getvalue().splitlines())
     assert line["event"] == "request failed"
+
+
+def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
+    held, go_on = threading.Event(), threading.Event()
+    server.services.database.submit(lambda _: (held.set(), go_on.wait(10)))
+    assert held.wait(10)
+    before = server.services.database.count_waiting()
+    parked = []
+    for _ in range(50):
+        server.call(None, "GET", "/readyz", environ_overrides={PARK: lambda deferred: parked.append(deferred) is None})
+    assert server.services.database.count_waiting() == before + 1
+    go_on.set()
+    assert [deferred.future.result(10) for deferred in parked] == [None] * 50
+    assert server.call(None, "GET", "/readyz").status_code == 200
+
+
+def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):
+    prometheus = keys.create(server.services.database, "prometheus", [Scope.ADMIN], server.now)
+    assert server.call(prometheus, "GET", "/metrics").status_code == 200
+    assert server.services.database.settle(10)
+    with server.services.database.read() as session:
+        assert logs.applications(session) == []

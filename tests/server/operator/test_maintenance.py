@@ -1,6 +1,8 @@
 """What an operator does to a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
 
 import json
+import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import Placement
 from mirror_server.services import Services
+from mirror_server.store import callbacks
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import shown
+from mirror_server.views.event_stream import EventStream
 
 SECRET = b"the-user-sleeps-at-21-degrees"
 PATH = "/3303/0/5750"
@@ -226,3 +230,105 @@ def test_a_shown_url_has_no_password(url):
 @pytest.mark.parametrize("url", ["sqlite:///mirror.db", "postgresql://me@host/db", "postgresql:///db?host=/run"])
 def test_a_url_without_a_password_is_shown_as_it_is(url):
     assert shown(url) == url
+
+
+def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
+    kind = "postgresql" if databases.ON_POSTGRESQL else "sqlite"
+    monkeypatch.setattr(f"mirror_server.store.{kind}._BUSY_SECONDS", 0.1)
+    erase = ("erase", device_ids[0], "--yes", "--database", url)
+    with services.database.read() as session:
+        session.scalar("SELECT count(*) FROM devices")
+        erased = mirror_server(*erase)
+        assert erased.exit_code == 1
+        assert json.loads(erased.stdout)["purged"] is False
+        assert "run this again" in erased.stderr
+        assert databases.ON_POSTGRESQL or SECRET in stored_bytes(tmp_path)
+    assert "nothing is stored" in mirror_server(*erase).output
+    assert SECRET not in stored_bytes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["backup", "copy.db"], ["check"], ["erase", "d", "--yes"], ["keys", "list"], ["keys", "revoke", "k"]]
+)
+def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    told = mirror_server(*arguments, "--database", "sqlite:///mirorr.db")
+    assert told.exit_code == 1
+    assert "there is no database mirorr.db" in told.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
+    backup = tmp_path / "old.db"
+    databases.upgrade_to(f"sqlite:///{backup}", "0002")
+    before = backup.read_bytes()
+    target = f"sqlite:///{tmp_path}/restored.db"
+    assert mirror_server("restore", backup, "--database", target).exit_code == 0
+    assert backup.read_bytes() == before
+    assert mirror_server("check", "--database", target).output == "all is well\n"
+
+
+def test_what_is_no_backup_is_not_restored(tmp_path):
+    text, empty = tmp_path / "text.db", tmp_path / "empty.db"
+    text.write_text("this is no database, it is a text that is long enough to be looked at")
+    empty.touch()
+    for no_backup in (text, empty):
+        told = mirror_server("restore", no_backup, "--database", f"sqlite:///{tmp_path}/restored.db")
+        assert told.exit_code == 1
+        assert "is no backup of a mirror" in told.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
+
+
+@pytest.mark.sqlite
+def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_ids, tmp_path, url):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        told = mirror_server("backup", tmp_path / "copy.db", "--database", url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told.exit_code == 1
+    assert "make room" in told.output
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.sqlite
+def test_nobody_else_may_read_the_files(tmp_path, url):
+    before = os.umask(0o022)
+    try:
+        mirror_server("keys", "create", "app", "--database", url)
+        mirror_server("backup", tmp_path / "copy.db", "--database", url)
+    finally:
+        os.umask(before)
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
+        "mirror.db": "0o600",
+        "copy.db": "0o600",
+    }
+
+
+@pytest.mark.sqlite
+def test_what_is_committed_is_on_disk(services):
+    """A process that is killed loses nothing either way; a machine that loses its power would."""
+    assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
+    assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
+
+
+def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
+    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(10)
+    registration = '{"url":"http://127.0.0.1:1/"}'
+    services.database.write(lambda session: callbacks.put(session, app_id, registration, services.clock.now()))
+    stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
+    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+    services.bench.simulator.set_value(device_ids[0], PATH, value="25")
+    services.bench.simulator.register(device_ids[1])
+    assert services.database.settle(10)
+    with services.database.read() as session:
+        left = {
+            table: session.scalar(f"SELECT count(*) FROM {table} WHERE app_id = :app_id", app_id=app_id)
+            for table in ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
+        }
+        subscribed = session.scalar("SELECT count(*) FROM resources WHERE subscribed = 1")
+    assert set(left.values()) == {0}
+    assert subscribed == 0
+    assert (stream.take(), stream.is_over) == (b"", True)
+    assert mirror_server("check", "--database", url).output == "all is well\n"

@@ -4,6 +4,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,6 +19,9 @@ class Endpoint:
     def __init__(self) -> None:
         self.calls: queue.Queue[tuple[dict[str, str], Any]] = queue.Queue()
         self.statuses: list[int] = []
+        self.content_types: list[list[str]] = []
+        self.endless = False
+        self.is_closing = False
         self.release = threading.Event()
         self.release.set()
         endpoint = self
@@ -28,13 +32,25 @@ class Endpoint:
             def do_PUT(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 endpoint.release.wait(PATIENCE_SECONDS)
-                status = endpoint.statuses.pop(0) if endpoint.statuses else 204
+                status = endpoint.statuses.pop(0) if endpoint.statuses else 200 if endpoint.endless else 204
+                endpoint.content_types.append(self.headers.get_all("Content-Type") or [])
                 endpoint.calls.put((dict(self.headers), json.loads(body)))
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", endpoint.url)
+                if endpoint.endless:
+                    self.send_endless()
+                    return
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
+            def send_endless(self) -> None:
+                self.close_connection = True
+                self.send_header("Connection", "close")
+                self.end_headers()
+                with suppress(OSError):
+                    while not endpoint.is_closing:
+                        self.wfile.write(b" " * 65536)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -50,6 +66,7 @@ class Endpoint:
         return self.calls.get(timeout=PATIENCE_SECONDS)
 
     def close(self) -> None:
+        self.is_closing = True
         self.release.set()
         self._server.shutdown()
         self._server.server_close()

@@ -2,13 +2,15 @@
 
 import base64
 import ipaddress
+import socket
+import sqlite3
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from mirror_sdk.wire.channel import Channel
+from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_server.callout import AddressPolicy
 
 CALLBACK = "/v2/notification/callback"
@@ -139,16 +141,52 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again(server, 
     assert values(endpoint.next()[1]) == ["22"]
 
 
-def test_after_24_hours_without_success_the_channel_is_removed(server, key, endpoint):
+def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint):
     register(server, key, endpoint)
-    endpoint.statuses = [500] * 10
-    server.advance(key, 24 * 3600)
+    endpoint.statuses = [500] * 10_000
     server.add_device(key, "sensor-1")
     endpoint.next()
+    wait_for_failures(server, key, 1)
+    server.advance(key, 24 * 3600 - 1)
+    assert server.call(key, "GET", CALLBACK).status_code == 200
     end_at = time.monotonic() + 10
     while server.call(key, "GET", CALLBACK).status_code != 404:
         assert time.monotonic() < end_at
-        threading.Event().wait(0.005)
+        server.advance(key, 120)
+
+
+def test_a_channel_that_had_nothing_to_send_for_days_survives_a_failure(server, key, endpoint):
+    register(server, key, endpoint)
+    server.advance(key, 72 * 3600)
+    endpoint.statuses = [500]
+    server.add_device(key, "sensor-1")
+    endpoint.next()
+    assert wait_for_failures(server, key, 1)["backlog"] == 1
+    server.advance(key, 1)
+    assert list(endpoint.next()[1]) == ["registrations"]
+
+
+def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoint, monkeypatch, caplog):
+    monkeypatch.setattr("mirror_server.webhook._PAUSE_SECONDS", 0)
+    register(server, key, endpoint)
+    failures = [sqlite3.OperationalError("disk I/O error")]
+    read = server.services.log.read
+
+    def fail_once(*position, **most):
+        if failures:
+            raise failures.pop()
+        return read(*position, **most)
+
+    monkeypatch.setattr(server.services.log, "read", fail_once)
+    server.add_device(key, "sensor-1")
+    assert list(endpoint.next()[1]) == ["registrations"]
+    assert "delivery to a webhook failed" in caplog.text
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(server, key, endpoint):
+    endpoint.endless = True
+    register(server, key, endpoint)
+    assert server.channel(key)["failures"] == 0
 
 
 def test_a_restart_goes_on_where_it_was(server, key, endpoint):
@@ -202,6 +240,7 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
         ({"url": "nothing"}, "url"),
         ({"url": "http://a/", "headers": {"a b": "c"}}, "headers"),
         ({"url": "http://a/", "headers": {"a": "c\r\nd: e"}}, "headers"),
+        ({"url": "http://a/", "headers": {"X-A": "1", "x-a": "2"}}, "headers"),
         ({"url": "http://a/" + "x" * 400}, "url"),
         ({"url": "http://a/" + "x" * 380, "headers": {"a": "x" * 20}}, "body"),
         ({"url": "http://a/", "serialization": {"type": "v3"}}, "serialization.type"),
@@ -229,6 +268,73 @@ def test_this_machine_is_called_only_where_the_operator_lets_it(tmp_path, server
     assert endpoint.calls.empty()
 
 
+def resolve(monkeypatch, *addresses):
+    """Have the name app.test lead to these addresses, one after the other where there are several lists."""
+    getaddrinfo = socket.getaddrinfo
+    answers = list(addresses)
+
+    def find(host, port, *more, **options):
+        if host not in {"app.test", b"app.test"}:
+            return getaddrinfo(host, port, *more, **options)
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+
+
+def named(endpoint):
+    return endpoint.url.replace("127.0.0.1", "app.test")
+
+
+def test_all_addresses_of_a_name_are_tried(server, key, endpoint, monkeypatch):
+    resolve(monkeypatch, ["127.0.0.2", "127.0.0.3", "127.0.0.1"])
+    assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
+
+
+def test_a_name_with_one_address_that_may_not_be_called_is_refused(server, key, endpoint, monkeypatch):
+    resolve(monkeypatch, ["127.0.0.1", "10.0.0.1"])
+    answer = server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)})
+    assert answer.status_code == 400
+    assert "10.0.0.1 may not be called" in answer.json["message"]
+    assert endpoint.calls.empty()
+
+
+def test_a_name_that_leads_elsewhere_later_is_not_called_there(server, key, endpoint, monkeypatch):
+    resolve(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
+    body = {"url": named(endpoint), "headers": {"Connection": "close"}}
+    assert server.call(key, "PUT", CALLBACK, json=body).status_code == 204
+    server.add_device(key, "sensor-1")
+    assert "169.254.169.254 may not be called" in wait_for_failures(server, key, 1)["last_error"]
+
+
+def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, monkeypatch):
+    getaddrinfo, go_on = socket.getaddrinfo, threading.Event()
+
+    def find(host, *more, **options):
+        if str(host).startswith("slow"):
+            go_on.wait(20)
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return getaddrinfo(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    slow = [
+        server.services.webhooks.register("nobody", CallbackRegistration(url=f"http://slow-{number}.test/"))
+        for number in range(50)
+    ]
+    try:
+        body = {"url": endpoint.url.replace("127.0.0.1", "localhost")}
+        assert server.call(key, "PUT", CALLBACK, json=body).status_code == 204
+        assert not any(future.done() for future in slow)
+    finally:
+        go_on.set()
+    assert all(future.exception(10) for future in slow)
+
+
+def test_a_registered_content_type_takes_the_place_of_the_usual_one(server, key, endpoint):
+    register(server, key, endpoint, headers={"content-type": "application/json; charset=utf-8"})
+    assert endpoint.content_types == [["application/json; charset=utf-8"]]
+
+
 @pytest.mark.parametrize(
     ("address", "allowed"),
     [
@@ -244,6 +350,15 @@ def test_this_machine_is_called_only_where_the_operator_lets_it(tmp_path, server
         ("0.0.0.0", False),
         ("224.0.0.1", False),
         ("fe80::1", False),
+        ("fec0::1", False),
+        ("::7f00:1", False),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::c0a8:101", False),
+        ("64:ff9b::a01:203", True),
+        ("64:ff9b::5db8:d822", True),
+        ("64:ff9b:1::5db8:d822", False),
+        ("2002:7f00:1::", False),
+        ("2002:c0a8:101::1", False),
     ],
 )
 def test_public_addresses_and_the_operators_networks_may_be_called(address, allowed):

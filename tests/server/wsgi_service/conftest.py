@@ -1,9 +1,7 @@
 """What the tests of the service over WSGI share: more servers, strict error bodies, polls that are held open."""
 
 import re
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,6 @@ from mirror_server.bench import CLOCK_SETTING
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
 from mirror_server.views.deferred import PARK, Deferred
-
-PATIENCE_SECONDS = 10
 
 
 @pytest.fixture
@@ -54,32 +50,6 @@ def refused() -> Callable[..., ErrorBody]:
         return body
 
     return check
-
-
-@pytest.fixture
-def held_poll(server: Any) -> Iterator[Callable[[str, str], Future[Any]]]:
-    """Opens a poll on a thread of its own; it is open when the future of its answer is returned."""
-    pool = ThreadPoolExecutor(4)
-
-    def hold(key: str, query: str) -> Future[Any]:
-        opened = threading.Event()
-        more = server.services.log.more
-
-        def note(app_id: str) -> Any:
-            future = more(app_id)
-            opened.set()
-            return future
-
-        server.services.log.more = note
-        client = server.app.test_client()
-        headers = {"Authorization": f"Bearer {key}"}
-        answer = pool.submit(client.get, f"/v2/notification/pull?{query}", headers=headers)
-        assert opened.wait(PATIENCE_SECONDS)
-        server.services.log.more = more
-        return answer
-
-    yield hold
-    pool.shutdown()
 
 
 @pytest.fixture
