@@ -28,6 +28,7 @@ _DRIFT_CLASSES = {
 _FULL = {"width": "auto"}
 # Where there is less room the buttons of a row go below it.
 _GROWING = {"flex": "1 1 300px", "width": "0", "min_width": "0"}
+_WRAPPED = {"flex_flow": "row wrap", "align_items": "center"}
 _BUTTONS = {"width": "184px", "flex": "0 0 auto"}
 _READ = {"width": "60px"}
 _SUBSCRIBE = {"width": "104px"}
@@ -163,7 +164,7 @@ class Explorer(MirrorWidget):
         self.rows_view.add_class("mirror-lines")
         self.empty_view = widgets.HTML(layout=_FULL)
         self.pager = Pager("resources", model.turn_page, self.handler)
-        filters = widgets.HBox([self.resource_search, self.only_drift], layout={"flex_flow": "row wrap", "align_items": "center"})
+        filters = widgets.HBox([self.resource_search, self.only_drift], layout=_WRAPPED)
         table = [self.head_view, self.rows_view, self.empty_view, self.pager]
         return widgets.VBox(
             [self.title_view, filters, *table], layout={"flex": "1 1 560px", "min_width": "0", "width": "0"}
@@ -192,7 +193,7 @@ class _Row:
         self.read_button.on_click(explorer.handler(lambda _: self._press(explorer.model.read)))
         self.subscribe_button.on_click(explorer.handler(lambda _: self._press(explorer.model.toggle_subscription)))
         buttons = widgets.HBox([self.read_button, self.subscribe_button], layout=_BUTTONS)
-        self.view = widgets.HBox([self.cells_view, buttons], layout={"flex_flow": "row wrap", "align_items": "center"})
+        self.view = widgets.HBox([self.cells_view, buttons], layout=_WRAPPED)
 
     def _press(self, action: Callable[[str], object]) -> None:
         # It may be gone from here before the page has heard of it.
