@@ -148,7 +148,9 @@ class Bridge:
             while not (stream.is_over or any(end.done() for end in ends)):
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
-                chunk = stream.take() or await _wait_for(more, ends)
+                chunk = stream.take()
+                if not (chunk or stream.is_over):
+                    chunk = await _wait_for(more, ends)
                 more.cancel()
                 await _send_chunk(send, chunk)
         finally:

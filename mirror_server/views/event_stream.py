@@ -74,7 +74,7 @@ class EventStream(Response):
             more = self.more()
             try:
                 chunk = self.take()
-                if not chunk:
+                if not (chunk or self.is_over):
                     more.result(min(remaining_seconds, HEARTBEAT_SECONDS))
             except FutureTimeoutError:
                 chunk = HEARTBEAT

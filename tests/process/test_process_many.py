@@ -20,6 +20,7 @@ from mirror_sdk.wire.snapshot import NDJSON
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
+EVENTS = "/v2/notification/events"
 StartServers = Callable[..., list[ServerProcess]]
 
 
@@ -181,13 +182,23 @@ def snapshot(application: Application, **query: Any) -> tuple[dict[str, Any], An
     return {line["device_id"]: {**line, "created_at": None} for line in changed}, end
 
 
+def polls_open(application: Application) -> bool:
+    return "mirror_open_polls 1.0" in application.http.get("/metrics").text
+
+
 def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], applications) -> None:
     first, second = applications
     rules = [{"endpoint-type": "x"}]
     second.json("PUT", "/v2/subscriptions", json=rules)
     assert first.json("GET", "/v2/subscriptions") == rules
     key_id = first.key.split("_")[1]
-    assert run_command("keys", "revoke", key_id, "--database", pair[0].database_url).returncode == 0
+    device(first, "d")
+    with ThreadPoolExecutor(2) as pool:
+        streams = [pool.submit(each.http.get, EVENTS, params={"after": 1}) for each in applications]
+        wait_until(lambda: all(polls_open(each) for each in applications), "the streams to be open")
+        assert run_command("keys", "revoke", key_id, "--database", pair[0].database_url).returncode == 0
+        # Sooner than the next sign of life would show it.
+        assert {stream.result(5).status_code for stream in streams} == {200}
     assert {each.http.get("/v3/devices").status_code for each in applications} == {401}
 
 
