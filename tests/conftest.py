@@ -1,6 +1,9 @@
 """For all tests."""
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import databases
 import pytest
@@ -26,6 +29,33 @@ def _databases_of_a_test() -> Iterator[None]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if databases.ON_POSTGRESQL and item.get_closest_marker("sqlite"):
         pytest.skip("tells of the SQLite file")
+
+
+@cache
+def drives_browser(file: Path) -> bool:
+    """Whether tests of this file need a browser, and with it cores of their own."""
+    return "pytest.mark.browser" in file.read_text()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # They take longest, and one worker does them all.
+    items.sort(key=lambda item: not drives_browser(item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several workers one drives the browser, from the beginning; of the others each takes a file at a time."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where there are workers
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "browser" if drives_browser(config.rootpath / file) else file
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_unconfigure() -> None:

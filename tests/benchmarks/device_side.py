@@ -64,6 +64,7 @@ class DeviceSide:
             "rate": len(taken) * batch / took,
             "p50_ms": 1000 * percentile(taken, 0.5),
             "p99_ms": 1000 * percentile(taken, 0.99),
+            "worst_ms": 1000 * max(taken),
             "wal_bytes": largest_wal,
         }
 

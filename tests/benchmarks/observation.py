@@ -60,5 +60,8 @@ def measure(run: Run) -> Iterator[Figure]:
     yield ratio(NAME, what, samples, "batches", "executemany", "/s", at_least(0.70))
     waits = [one["p99_ms"] for one in told]
     yield median(NAME, f"p99 until on disk, {run.scale.in_flight} in flight", waits, "ms", at_most(10))
+    worst = [one["worst_ms"] for one in told]
+    what = f"longest until on disk, {run.scale.in_flight} in flight"
+    yield Figure(NAME, what, max(worst), "ms", at_most(1000))
     largest_mb = max(one["wal_bytes"] for one in told) / 1e6
     yield Figure(NAME, "WAL at most", largest_mb, "MB", at_most(128))

@@ -8,23 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from playwright.sync_api import Browser, expect, sync_playwright
 from process_lab import ADDRESS, Lab
 from process_server import Application, Child, ServerProcess, read_exports
 
 StartServer = Callable[..., ServerProcess]
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_browser_at_a_time(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A browser and a JupyterLab want cores of their own: of several workers one drives them."""
-    if request.node.get_closest_marker("browser") is None:
-        yield
-        return
-    with FileLock(tmp_path_factory.getbasetemp().parent / "browser.lock", timeout=1500):
-        yield
 
 
 @pytest.fixture(scope="module")
