@@ -1,6 +1,9 @@
 """A call of :class:`mirror_sdk.MirrorClient` against the same request by bare httpx, whose JSON is read.
 
 Both sides take turns call by call in one process. The device object also is what the SDK makes of it: 20 typed values.
+
+Where the time of ``get_device`` goes now (py-spy): httpx, httpcore and h11 73 %, the typed values 16 %, pydantic 6 %,
+what the SDK does around them 3 %.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 Handed over at the interface of a device connection (see ``device_side.py``); it counts when it is on disk with
 ``synchronous=FULL``. Each goes to one subscribed application. Beside it hello on the same core, and for batches what
 sqlite3 does with the same groups of rows.
+
+Where the time of an observation in a group of 500 goes now (timed statements, 34 us of CPU): its value 10 us, the
+commit 8 us, the device's revision and last contact 4 us, who is subscribed 3 us, the log entry 4 us, the rest is
+Python: the event, its uid, the rows. What raw sqlite3 does not do here: foreign keys, overwriting what is deleted,
+the device's own row. Without the index on the last contact it would be 3 % faster, which does not pay for what looks
+for silent devices.
 """
 
 from __future__ import annotations
