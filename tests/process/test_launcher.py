@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -53,6 +54,16 @@ def page(browser: Browser) -> Iterator[Page]:
     context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
+
+
+def listens(address: str) -> bool:
+    """Whether somebody listens at the address."""
+    url = httpx.URL(address)
+    try:
+        with socket.create_connection((url.host, url.port or 80), timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def click_tile(page: Page, address: str, title: str, tmp_path: Path) -> Page:
@@ -145,6 +156,8 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(
     jupyter = JupyterProcess(tmp_path, [sys.executable, "-m", "jupyterlab", *options], environment)
     try:
         address, token = jupyter.find(PREFIXED).groups()
+        # It tells its address a moment before it listens there.
+        wait_until(lambda: listens(address), "JupyterLab to listen", 60)
         shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)", tmp_path)
         expect(shown.get_by_text("1 to 12 of 12")).to_be_visible()
         expect(shown.get_by_text("Live:")).to_be_visible()
