@@ -33,7 +33,7 @@ from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
+from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -547,7 +547,7 @@ class AsyncMirrorClient:
 
     async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""
-        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = AsyncCallbackReader(receiver)

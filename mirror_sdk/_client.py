@@ -31,11 +31,9 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -47,12 +45,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
+    from mirror_sdk.webhook import CallbackInbox, CallbackReader
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
@@ -257,6 +257,9 @@ class MirrorClient:
         >>> client.explain(station, "/3303/0/5700").why[0]
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
+        # Only now: few programs ask, and it takes a moment to load.
+        from mirror_sdk.explanation import Facts, explain  # noqa: PLC0415
+
         return explain(
             Facts(
                 device=self.get_directory_device(device_id),
@@ -980,10 +983,10 @@ class MirrorClient:
         ...     client.use_webhook(receiver)
         ...     client.use_long_polling()
         """
-        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        reader = CallbackReader(receiver)
+        reader = receiver.reader()
         self._send(_operations.put_callback(address, receiver.headers))
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
@@ -1013,7 +1016,7 @@ class MirrorClient:
             return LogReader(self._send, after=after, sleep=sleep)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return CallbackReader(self._callbacks)
+        return self._callbacks.reader()
 
     def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
         return request.frame(*self._take_table(request))
