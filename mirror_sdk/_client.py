@@ -14,7 +14,6 @@ from weakref import WeakSet
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
-from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -24,7 +23,6 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._sender import Sender
 from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk._httpx import httpx
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
@@ -89,6 +88,9 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        from mirror_sdk._sender import Sender  # noqa: PLC0415
+
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
         self._key_mark = settings.key_mark
