@@ -461,11 +461,11 @@ class MirrorClient:
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken, table = self._take_table(request)
+            taken, tables = self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, table = self._take_table(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+            taken, tables = self._take_tables(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
         return found
 
     # Device requests
@@ -1021,12 +1021,12 @@ class MirrorClient:
         return self._callbacks.reader()
 
     def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*self._take_table(request))
+        return request.frame(*self._take_tables(request))
 
-    def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+    def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
         taken = self._take(request, tables.append)
-        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+        return taken, tables
 
     def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
