@@ -172,8 +172,9 @@ def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[s
     return {
         "method": operation.method,
         "url": operation.path,
-        "params": operation.params,
-        "headers": operation.headers,
+        # Nothing rather than an empty mapping, which httpx would put together with its own at some length.
+        "params": operation.params or None,
+        "headers": operation.headers or None,
         "json": operation.json,
         "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
     }

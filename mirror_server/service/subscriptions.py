@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from mirror_sdk.wire.subscriptions import PresubscriptionRules
+from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
