@@ -233,7 +233,7 @@ async def _send_chunk(send: _Send, chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-async def _wait_for(more: Future[None], ends: list[asyncio.Future[Any]]) -> bytes:
+async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes:
     """Wait until there is more, or the end; a heartbeat when neither came in time."""
     watched = _watch(more)
     done, _ = await asyncio.wait([watched, *ends], timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
 from mirror_server import present
 from mirror_server.core.errors import Refusal, other_channel
-from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
+from mirror_server.core.messages import Extras, compose
 from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
@@ -151,7 +151,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         return _with_cursor(page)
 
     def answer(_: object = None) -> Response:
-        return _with_cursor(log.read(application, after))
+        return _with_cursor(log.read_more(application, after, more))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 
@@ -176,7 +176,7 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = json_answer(compose(page.entries, CURSOR_EXTRAS)) if page.entries else empty_answer()
+    answer = Response(page.message, content_type="application/json") if page.entries else empty_answer()
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
