@@ -326,8 +326,8 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     listener = listen(host, port)
     services = Services(settings)
     authority = f"[{host}]" if ":" in host else host
-    announce(f"http://{authority}:{listener.getsockname()[1]}", services)
-    serve(services, listener)
+    url = f"http://{authority}:{listener.getsockname()[1]}"
+    serve(services, listener, announce=partial(announce, url, services))
 
 
 def _is_loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -108,13 +108,21 @@ class Gate:
 
     def __init__(self, database: Database, failures_per_minute: int) -> None:
         self._database = database
+        self._seen: dict[str, tuple[Hashable, StoredKey]] = {}
         self._limit = RateLimitItemPerMinute(failures_per_minute)
         # Real time, not domain time: a clock that stands still would never let anybody in again.
         self._storage = MemoryStorage()
         self._failures = FixedWindowRateLimiter(self._storage)
 
-    def authenticate(self, authorization: str | None, address: str) -> tuple[str, frozenset[Scope]]:
+    def authenticate(
+        self, authorization: str | None, address: str, version: Hashable | None = None
+    ) -> tuple[str, frozenset[Scope]]:
         """The application behind an ``Authorization`` header and what its key may be used for.
+
+        Args:
+            authorization: The header.
+            address: Who sends it.
+            version: That of the database, asked for since the request came; a key is looked up once for each.
 
         Raises:
             Refusal: The header is missing or malformed, or the key unknown or revoked (401), or there were too many
@@ -127,7 +135,7 @@ class Gate:
         if parts is None:
             raise self._failed(address, "", _MALFORMED)
         key_id = parts[1]
-        stored = self._database.look(lambda session: keys.find(session, key_id))
+        stored = self._find(key_id, version)
         if stored is None:
             hmac.compare_digest(_NO_HASH, _hash(parts[2]))
             raise self._failed(address, "", _UNKNOWN)
@@ -137,6 +145,16 @@ class Gate:
         if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
             raise self._failed(address, stored.key_id, _UNKNOWN)
         return stored.key_id, _scopes(stored.scopes)
+
+    def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
+        seen, stored = self._seen.get(key_id, (None, None))
+        if stored is not None and version is not None and version == seen:
+            return stored
+        stored = self._database.look(lambda session: keys.find(session, key_id))
+        # Keys that are not there are not held: anybody may name as many as they like.
+        if stored is not None and version is not None:
+            self._seen[key_id] = (version, stored)
+        return stored
 
     def _failed(self, address: str, key_id: str, message: str) -> Refusal:
         if self._failures.hit(self._limit, address, key_id):

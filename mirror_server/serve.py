@@ -6,9 +6,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
+from typing import Any, Self
 
 import uvicorn
 
@@ -27,6 +27,39 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
+class _StopSignals:
+    """Takes the signals that end a process, from before the event loop runs until everything is closed.
+
+    A KeyboardInterrupt in the middle of an import leaves Python's import lock taken, and each thread that imports
+    something later, to close down for instance, waits for it for ever. What comes before anybody can act on it waits.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[int] = []
+        self._act: Callable[[int, FrameType | None], None] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {sig: signal.signal(sig, self._take) for sig in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sig, handler in self._before.items():
+            signal.signal(sig, handler)
+
+    def act_by(self, act: Callable[[int, FrameType | None], None]) -> None:
+        """Have this called at each signal, and for those that came already."""
+        self._act = act
+        while self._waiting:
+            act(self._waiting.pop(0), None)
+
+    def _take(self, sig: int, frame: FrameType | None) -> None:
+        if self._act is None:
+            self._waiting.append(sig)
+        else:
+            self._act(sig, frame)
+
+
 class _Server(uvicorn.Server):
     """Ends the held polls at the first signal, so that stopping does not wait for them."""
 
@@ -42,20 +75,6 @@ class _Server(uvicorn.Server):
         self._bridge.stop_waiting()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
-
-    @contextmanager
-    def taking_signals(self) -> Iterator[None]:
-        """Take the signals that end a process also before the event loop runs and after it.
-
-        A KeyboardInterrupt in the middle of an import leaves Python's import lock taken, and each thread that imports
-        something later, to close down for instance, waits for it for ever.
-        """
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
-        try:
-            yield
-        finally:
-            for sig, handler in before.items():
-                signal.signal(sig, handler)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -90,8 +109,28 @@ def stop_with_stdin() -> None:
     threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
-def serve(services: Services, listener: socket.socket) -> None:
-    """Serve until a signal stops it; then everything that was accepted is on disk."""
+def serve(services: Services, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal stops it; then everything that was accepted is on disk.
+
+    Args:
+        services: What is served; closed at the end.
+        listener: Where clients connect.
+        announce: Called as soon as a signal would stop the server in order: who reads what it tells may send one.
+    """
+    with _StopSignals() as signals:
+        try:
+            announce()
+            server = _server_of(services)
+            signals.act_by(server.handle_exit)
+            services.start()
+            # Now, so that the first snapshot need not wait for it.
+            threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
+            server.run(sockets=[listener])
+        finally:
+            services.close()
+
+
+def _server_of(services: Services) -> _Server:
     settings = services.settings
     app = create_app(services)
     answer_others(services, app)
@@ -106,12 +145,4 @@ def serve(services: Services, listener: socket.socket) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )
-    server = _Server(config, bridge)
-    with server.taking_signals():
-        try:
-            services.start()
-            # Now, so that the first snapshot need not wait for it.
-            threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
-            server.run(sockets=[listener])
-        finally:
-            services.close()
+    return _Server(config, bridge)

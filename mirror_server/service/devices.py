@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +26,17 @@ from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow,
 from mirror_server.store.session import Session
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedObject:
-    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag."""
+    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag.
+
+    It is that of the device at ``revision``, which was the newest at ``version`` of the database.
+    """
 
     content: bytes
     tag: str
+    revision: int
+    version: Hashable | None
 
     def __len__(self) -> int:
         return len(self.content)
@@ -73,22 +78,40 @@ class DeviceService:
         self._new_device_id = new_device_id
         self._held: HeldPages[EncodedObject] = HeldPages()
 
-    def device_object(self, device_id: str, encode: Callable[[DeviceRow, list[ResourceRow]], bytes]) -> EncodedObject:
+    def device_object(
+        self,
+        device_id: str,
+        encode: Callable[[DeviceRow, list[ResourceRow]], bytes],
+        version: Hashable | None = None,
+    ) -> EncodedObject:
         """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
+
+        Args:
+            device_id: The device.
+            encode: Encodes it.
+            version: That of the database, asked for since the request came.
 
         Raises:
             Refusal: There is no such device (404).
         """
-        revision = self._database.look(lambda session: devices.revision(session, device_id))
-        held = self._held.get((device_id, revision))
-        if held is not None:
+        held = self._held.get(device_id)
+        if held is not None and self._is_current(held, device_id, version):
             return held
         with self._database.read() as session:
             device = _known(session, device_id)
             content = encode(device, devices.resources(session, device_id))
-        encoded = EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
-        self._held.put((device_id, device.revision), encoded)
+        tag = hashlib.blake2b(content, digest_size=16).hexdigest()
+        encoded = EncodedObject(content, tag, device.revision, version)
+        self._held.put(device_id, encoded)
         return encoded
+
+    def _is_current(self, held: EncodedObject, device_id: str, version: Hashable | None) -> bool:
+        if version is not None and version == held.version:
+            return True
+        if self._database.look(lambda session: devices.revision(session, device_id)) != held.revision:
+            return False
+        held.version = version
+        return True
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.

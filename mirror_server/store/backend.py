@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -123,6 +123,10 @@ class Backend(Protocol):
 
     def read(self) -> AbstractContextManager[Session]:
         """A session that sees one state of the database for as long as it is open."""
+        ...
+
+    def version(self) -> Hashable | None:
+        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply."""
         ...
 
     def look(self, statement: Callable[[Session], T]) -> T:

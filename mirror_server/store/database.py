@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -44,6 +44,16 @@ class Database:
             StorageFailed: The database cannot be reached.
         """
         return self._backend.read()
+
+    def version(self) -> Hashable | None:
+        """Another one as soon as anything was committed by anybody; ``None`` where that is not to be had cheaply.
+
+        What was read after it was asked for need not be read again for as long as it stays the same.
+
+        Raises:
+            StorageFailed: The database cannot be reached.
+        """
+        return self._backend.version()
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """What a single statement gives, which sees one state of the database without a transaction around it.

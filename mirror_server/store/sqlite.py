@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -124,6 +124,15 @@ class SqliteBackend:
                 yield session
             finally:
                 session.run("ROLLBACK")
+        finally:
+            self._idle_readers.append(session)
+
+    def version(self) -> Hashable:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        session = self._take_reader()
+        try:
+            # Each connection counts for itself what others committed.
+            return id(session), session.scalar("PRAGMA data_version")
         finally:
             self._idle_readers.append(session)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from flask import Response
@@ -12,14 +12,35 @@ from flask import Response
 from mirror_server.core.errors import Refusal
 from mirror_server.views.deferred import Deferred
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
 T = TypeVar("T")
 
 _STORED_TIMEOUT_SECONDS = 30
 
 
+class EncodedAnswer(Response):
+    """Encoded JSON: a body that is whole, and headers that are as they are sent.
+
+    Werkzeug looks at each answer for a location to complete, for an iterator to count and to close, and copies the
+    headers meanwhile; none of this is here.
+    """
+
+    def __init__(self, body: bytes, status: int = 200) -> None:
+        super().__init__(body, status, content_type="application/json")
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a WSGI server."""
+        if environ["REQUEST_METHOD"] == "HEAD":
+            return super().__call__(environ, start_response)
+        start_response(self.status, self.headers.to_wsgi_list())
+        return [self.get_data()]
+
+
 def json_answer(content: Any, status: int = 200) -> Response:
     """A JSON answer."""
-    return Response(orjson.dumps(content), status, content_type="application/json")
+    return EncodedAnswer(orjson.dumps(content), status)
 
 
 def empty_answer(status: int = 204) -> Response:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_server import present
 from mirror_server.clock import Clock
 from mirror_server.keys import Scope
 from mirror_server.service.devices import DeviceService
-from mirror_server.views.answers import empty_answer, json_answer
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer
 from mirror_server.views.filters import read_filters
 from mirror_server.views.requests import query_choice, query_integer, query_text, requires
 
@@ -23,13 +23,13 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
     @routes.get("/v3/devices/<device_id>/echo")
     @requires(Scope.READ)
     def get_device_object(device_id: str) -> Response:
-        encoded = devices.device_object(device_id, present.device_content)
+        encoded = devices.device_object(device_id, present.device_content, g.version)
         # The headers are looked through only where there is something to find.
         if "HTTP_IF_NONE_MATCH" in request.environ and request.if_none_match.contains_weak(encoded.tag):
             answer = empty_answer(304)
         else:
             body = present.device_object(encoded.content, clock.now())
-            answer = Response(body, content_type="application/json")
+            answer = EncodedAnswer(body)
         answer.set_etag(encoded.tag, weak=True)
         return answer
 

@@ -53,8 +53,9 @@ def require_scope(*scopes: Scope) -> None:
         Refusal: It has none of them (403).
     """
     if not g.scopes.intersection(scopes):
-        wanted = " or ".join(sorted(scopes))
-        raise Refusal(403, f"this key lacks the scope {wanted}; use a key that was created with --scope {scopes[0]}")
+        wanted = sorted(scopes)
+        message = f"this key lacks the scope {' or '.join(wanted)}; use a key that was created with --scope {wanted[0]}"
+        raise Refusal(403, message)
 
 
 def app_id() -> str:

@@ -9,7 +9,7 @@ from mirror_server.serve import listen, serve
 from mirror_server.services import Services
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["announced", "before", "after"])
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypatch, sig, when):
     services = Services(Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", simulate=1, manual_clock=True))
@@ -32,6 +32,6 @@ def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypat
     monkeypatch.setattr(services, "start", interrupted_start)
     monkeypatch.setattr(services, "close", noted_close)
     with listen("127.0.0.1", 0) as listener:
-        serve(services, listener)
+        serve(services, listener, announce=lambda: signal.raise_signal(sig) if when == "announced" else None)
     assert steps == ["started", "closed"]
     assert {each: signal.getsignal(each) for each in handlers} == handlers
