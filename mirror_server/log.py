@@ -92,17 +92,21 @@ class NotificationLog:
     def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any] | str]]) -> None:
         """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
         at = self._clock.now()
-        by_application: dict[str, list[tuple[str, bytes]]] = {}
+        by_application: dict[str, list[tuple[str, dict[str, Any] | str]]] = {}
         for app_id, device_id, body in entries:
             entry = body if isinstance(body, str) else {**body, "uid": self._new_uid()}
-            by_application.setdefault(app_id, []).append((device_id, orjson.dumps(entry)))
-        for app_id, encoded in by_application.items():
+            by_application.setdefault(app_id, []).append((device_id, entry))
+        for app_id, added in by_application.items():
+            encoded = [(device_id, orjson.dumps(entry)) for device_id, entry in added]
             end = logs.append(session, app_id, encoded, kind=kind, at=at)
             if end is None:
                 continue
             if end.stored_bytes > self._most_bytes:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
-            session.after_commit(partial(self._added, app_id, end.last_seq, kind, [body for _, body in encoded]))
+            page = None
+            if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
+                page = _page_of(kind, [entry for _, entry in added], end.last_seq)
+            session.after_commit(partial(self._added, app_id, end.last_seq, page))
             session.tell(f"{LOG} {app_id}")
 
     def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
@@ -177,15 +181,9 @@ class NotificationLog:
             with suppress(InvalidStateError):
                 future.set_result(added)
 
-    def _added(self, app_id: str, last_seq: int, kind: str, bodies: Sequence[bytes]) -> None:
-        """Hand what is on disk now to those who wait for it, so that they need not read it."""
+    def _added(self, app_id: str, last_seq: int, page: Page | None) -> None:
         self._newest_seq[app_id] = last_seq
-        if app_id not in self._waiting:
-            return
-        first_seq = last_seq - len(bodies) + 1
-        is_short = len(bodies) <= MOST_ENTRIES and sum(map(len, bodies)) <= MOST_BYTES
-        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, body in enumerate(bodies, first_seq)])
-        self.wake(app_id, Page(entries, last_seq, None) if is_short and len(entries) == len(bodies) else None)
+        self.wake(app_id, page)
 
     def wake_all(self) -> None:
         """Let all who wait for more look again."""
@@ -202,6 +200,15 @@ class NotificationLog:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[app_id]
+
+
+def _page_of(kind: str, added: Sequence[dict[str, Any] | str], last_seq: int) -> Page | None:
+    """What was added as the page of who has read all before it, where it makes one message."""
+    if len(added) > MOST_ENTRIES:
+        return None
+    first_seq = last_seq - len(added) + 1
+    entries = [LogEntry(seq, kind, entry) for seq, entry in enumerate(added, first_seq)]
+    return Page(entries, last_seq, None) if len(first_message(entries)) == len(entries) else None
 
 
 class PlainPolls:
