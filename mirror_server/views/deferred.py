@@ -26,6 +26,7 @@ class Deferred(Response):
         expired: Makes the answer when the time is over.
         close: Called once when the answer was made, or nobody waits for it any more.
         is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
+        takes: Whether the answer takes something away, which is not to be made for a client that is gone.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Deferred(Response):
         expired: Callable[[], Response],
         close: Callable[[], object] = lambda: None,
         is_poll: bool = False,
+        takes: bool = False,
     ) -> None:
         super().__init__()
         self.future = future
         self.timeout_seconds = timeout_seconds
         self.is_poll = is_poll and timeout_seconds > 0
+        self.takes = takes
         self._render = render
         self._expired = expired
         self.release = close

@@ -172,7 +172,7 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         undo.callback(close)
         hold_seconds = 0 if polls.anything(application) else held
         undo.pop_all()
-    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True)
+    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True, takes=True)
 
 
 def _with_cursor(page: Page) -> Response:
