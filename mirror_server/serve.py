@@ -21,9 +21,7 @@ from mirror_server.services import Services
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
-_COLLECT_EVERY = 10_000
-_COLLECT_OLDER_EVERY = 20
-_COLLECT_ALL_EVERY = 50
+_COLLECT_ALL_EVERY = 1000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -136,14 +134,15 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[], No
 
 
 def _collect_rarely() -> None:
-    """Let Python look for garbage in what was made just now, and seldom in what stays.
+    """Let Python look for garbage in what was made lately, and seldom in what stays.
 
     Thousands of held polls are millions of objects. To go through all of them takes most of a second, in which nobody
     is answered, and finds nothing: what a request leaves behind is garbage at once.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECT_EVERY, _COLLECT_OLDER_EVERY, _COLLECT_ALL_EVERY)
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _COLLECT_ALL_EVERY)
 
 
 def _server_of(services: Services) -> _Server:
