@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Response
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 PARK = "mirror.park"
 """Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`.
@@ -48,6 +51,11 @@ class Deferred(Response):
         self._render = render
         self._expired = expired
         self.release = close
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
+        """Nothing, for the server that took it; the answer comes later."""
+        start_response(self.status, [])
+        return ()
 
     def answer(self) -> Response:
         """The answer as it is now: rendered, or expired if the future is not done.

@@ -14,7 +14,7 @@ from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
 from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
@@ -176,7 +176,7 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = Response(page.message, content_type="application/json") if page.entries else empty_answer()
+    answer = EncodedAnswer(page.message) if page.entries else empty_answer()
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)

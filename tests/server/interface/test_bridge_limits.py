@@ -155,3 +155,21 @@ def test_what_comes_at_the_moment_a_client_leaves_is_for_its_next_plain_poll(ser
         assert json.loads(after.sent[1]["body"]) == {"registrations": [body]}
 
     asyncio.run(check())
+
+
+def test_what_is_stored_together_wakes_a_poll_with_one_message(server, bridge):
+    services, key = server.services, server.key()
+    app_id, bodies = key.split("_")[1], [{"ep": "first"}, {"ep": "second"}]
+
+    def append(session):
+        for body in bodies:
+            services.log.append(session, app_id, "reg-updates", body["ep"], body)
+
+    async def check():
+        held = await Request(bridge, key, *POLL).begin()
+        services.database.write(append)
+        assert services.database.settle()
+        await asyncio.wait_for(held.task, 10)
+        assert [entry["ep"] for entry in json.loads(held.sent[1]["body"])["reg-updates"]] == ["first", "second"]
+
+    asyncio.run(check())
