@@ -49,7 +49,6 @@ class AsyncSender:
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._http = httpx.AsyncClient(
-            base_url=self._base_url,
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
             transport=transport,
             # To load all certificates takes longer than most answers, and http: uses none.
@@ -118,7 +117,8 @@ class AsyncSender:
         refuse_closed(self._http)
         try:
             answer = await self._http.send(
-                self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
+                self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
+                stream=True,
             )
             self.contact.answered()
             if answer.status_code != 200:
@@ -149,7 +149,7 @@ class AsyncSender:
     async def _exchange(self, operation: Operation[T]) -> httpx.Response:
         refuse_closed(self._http)
         try:
-            answer = await self._http.request(**request_arguments(operation, self._timeout_seconds))
+            answer = await self._http.request(**request_arguments(operation, self._base_url, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         except httpx.InvalidURL as exc:

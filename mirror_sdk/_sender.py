@@ -7,6 +7,7 @@ import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
+from urllib.parse import urlencode
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
@@ -39,7 +40,6 @@ class Sender:
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._http = httpx.Client(
-            base_url=self._base_url,
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
             transport=transport,
             # To load all certificates takes longer than most answers, and http: uses none.
@@ -95,7 +95,8 @@ class Sender:
         refuse_closed(self._http)
         try:
             answer = self._http.send(
-                self._http.build_request(**request_arguments(operation, self._timeout_seconds)), stream=True
+                self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
+                stream=True,
             )
             self.contact.answered()
             if answer.status_code != 200:
@@ -108,7 +109,7 @@ class Sender:
     def _exchange(self, operation: Operation[T]) -> httpx.Response:
         refuse_closed(self._http)
         try:
-            answer = self._http.request(**request_arguments(operation, self._timeout_seconds))
+            answer = self._http.request(**request_arguments(operation, self._base_url, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         except httpx.InvalidURL as exc:
@@ -167,13 +168,14 @@ def delay_before_next(error: MirrorError, backoff: Backoff) -> float | None:
     return backoff.failed(error.retry_after_seconds)
 
 
-def request_arguments(operation: Operation[T], timeout_seconds: float) -> dict[str, Any]:
+def request_arguments(operation: Operation[T], base_url: str, timeout_seconds: float) -> dict[str, Any]:
     """What httpx is given for an operation."""
+    # The whole address: httpx would take one apart three times to put it together from its parts.
+    query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
     return {
         "method": operation.method,
-        "url": operation.path,
+        "url": f"{base_url}{operation.path}{query}",
         # Nothing rather than an empty mapping, which httpx would put together with its own at some length.
-        "params": operation.params or None,
         "headers": operation.headers or None,
         "json": operation.json,
         "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),

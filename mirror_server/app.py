@@ -178,7 +178,7 @@ class MirrorApp(Flask):
             deferred.release()
             return _answer_refusal(too_many_polls())
         request.environ[_PARKED] = _route(_asked())
-        return Response()
+        return deferred
 
     def _wait(self, deferred: Deferred) -> Response:
         """Let this thread wait, unless too many do so that others would be served by none."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mirror_server.app import CUT_OFF
 from mirror_server.store.failures import StorageFailed
@@ -192,31 +192,39 @@ class Bridge:
 
         What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
         """
-        # Thousands wait here at once: one future for all that may happen, rather than a task for each of them.
+        # Thousands wait here at once: the request's own task listens to its client and is interrupted, rather than a
+        # second task for each of them.
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        is_waiting = True
+        gone = False
 
         def end(_: object = None) -> None:
-            if not ended.done():
-                ended.set_result(None)
+            nonlocal is_waiting
+            if is_waiting:
+                is_waiting = False
+                task.cancel()
 
-        disconnect = loop.create_task(_disconnect(receive))
-        disconnect.add_done_callback(end)
         timer = loop.call_later(deferred.timeout_seconds, end)
         self._parked.add(end)
         if self._stopping.is_set():
             end()
         deferred.future.add_done_callback(lambda _: _call(loop, end))
         try:
-            await ended
-            gone = disconnect.done()
-            if self._stopping.is_set() and not gone and not deferred.is_poll:
-                # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
-                await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
+            await _disconnect(receive)
+            gone = True
+        except asyncio.CancelledError:
+            if is_waiting or task.uncancel():
+                raise
         finally:
+            is_waiting = False
             self._parked.discard(end)
             timer.cancel()
-            disconnect.cancel()
+        if deferred.takes and not gone:
+            gone = await _is_gone(receive)
+        if self._stopping.is_set() and not gone and not deferred.is_poll:
+            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+            await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
         return gone
 
 
@@ -233,7 +241,7 @@ async def _send_chunk(send: _Send, chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-async def _wait_for(more: Future[None], ends: list[asyncio.Future[Any]]) -> bytes:
+async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes:
     """Wait until there is more, or the end; a heartbeat when neither came in time."""
     watched = _watch(more)
     done, _ = await asyncio.wait([watched, *ends], timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -322,6 +330,15 @@ async def _disconnect(receive: _Receive) -> None:
     """Wait until the client goes away; what is left of a body past the limit comes before that."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _is_gone(receive: _Receive) -> bool:
+    """Whether the client is known to be gone by now."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await _disconnect(receive)
+            return True
+    return False
 
 
 def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:

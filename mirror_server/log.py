@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal, other_channel
-from mirror_server.core.messages import LogEntry, first_message
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, compose, first_message
 from mirror_server.store import callbacks, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -38,13 +38,22 @@ _KEPT_SHARE = 0.9
 """How much of a full log is kept, so that not every further entry makes the database delete."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything."""
 
     entries: Sequence[LogEntry]
     cursor: int
     gap: tuple[int, int] | None
+
+    @cached_property
+    def message(self) -> bytes:
+        """The message for a reader with a cursor of its own; made once, however many readers share the page."""
+        return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
+
+
+More: TypeAlias = Future[Page | None]
+"""Done when there is more in a log, with what was added where that is at hand."""
 
 
 class NotificationLog:
@@ -62,7 +71,8 @@ class NotificationLog:
         self._clock = clock
         self._most_bytes = most_bytes
         self._new_uid = new_uid
-        self._waiting: dict[str, set[Future[None]]] = {}
+        self._waiting: dict[str, set[More]] = {}
+        self._newest_seq: dict[str, int] = {}
         self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
@@ -82,23 +92,41 @@ class NotificationLog:
     def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any] | str]]) -> None:
         """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
         at = self._clock.now()
-        by_application: dict[str, list[tuple[str, bytes]]] = {}
+        by_application: dict[str, list[tuple[str, dict[str, Any] | str]]] = {}
         for app_id, device_id, body in entries:
             entry = body if isinstance(body, str) else {**body, "uid": self._new_uid()}
-            by_application.setdefault(app_id, []).append((device_id, orjson.dumps(entry)))
-        for app_id, encoded in by_application.items():
-            stored_bytes = logs.append(session, app_id, encoded, kind=kind, at=at)
-            if stored_bytes is None:
+            by_application.setdefault(app_id, []).append((device_id, entry))
+        for app_id, added in by_application.items():
+            encoded = [(device_id, orjson.dumps(entry)) for device_id, entry in added]
+            end = logs.append(session, app_id, encoded, kind=kind, at=at)
+            if end is None:
                 continue
-            if stored_bytes > self._most_bytes:
-                logs.drop_bytes(session, app_id, stored_bytes - int(self._most_bytes * _KEPT_SHARE))
-            session.after_commit(partial(self.wake, app_id))
+            if end.stored_bytes > self._most_bytes:
+                logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
+            page = None
+            if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
+                page = _page_of(kind, [entry for _, entry in added], end.last_seq)
+            session.after_commit(partial(self._added, app_id, end.last_seq, page))
             session.tell(f"{LOG} {app_id}")
 
     def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
         """Add an entry to the log of every application, as registration events are. Source: specification 6."""
         for app_id in logs.applications(session):
             self.append(session, app_id, kind, device_id, body)
+
+    def read_more(self, app_id: str, after: int, more: More) -> Page:
+        """What follows the number ``after``, where :meth:`more` was asked for before.
+
+        What was added is taken as it came from who added it, unless others added to the log at the same moment: then
+        all of it makes one message.
+
+        Raises:
+            Refusal: The log never reached that number.
+        """
+        added = more.result() if more.done() else None
+        if added is not None and added.cursor == self._newest_seq[app_id] and added.entries[0].seq == after + 1:
+            return added
+        return self.read(app_id, after)
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
         """What follows the number ``after``: the entries of the next message, none if there is nothing new.
@@ -125,14 +153,14 @@ class NotificationLog:
             state = logs.state(session, app_id)
         return state.last_seq if state else 0
 
-    def more(self, app_id: str, *, is_poll: bool = True) -> Future[None]:
+    def more(self, app_id: str, *, is_poll: bool = True) -> More:
         """A future that is done as soon as an entry is added; cancel it when it is not wanted any more.
 
         Args:
             app_id: The application whose log it is.
             is_poll: Whether a poll or a stream waits, which are counted; a webhook is neither.
         """
-        future: Future[None] = Future()
+        future: More = Future()
         with self._lock:
             self._waiting.setdefault(app_id, set()).add(future)
             self._open_polls += is_poll
@@ -144,14 +172,18 @@ class NotificationLog:
         """How many polls and streams wait for more."""
         return self._open_polls
 
-    def wake(self, app_id: str) -> None:
-        """Let those who wait for more look again."""
+    def wake(self, app_id: str, added: Page | None = None) -> None:
+        """Let those who wait for more look again, or take what was added."""
         with self._lock:
             waiting = self._waiting.pop(app_id, set())
         for future in waiting:
             # It may have been cancelled, or its channel deleted, at this moment.
             with suppress(InvalidStateError):
-                future.set_result(None)
+                future.set_result(added)
+
+    def _added(self, app_id: str, last_seq: int, page: Page | None) -> None:
+        self._newest_seq[app_id] = last_seq
+        self.wake(app_id, page)
 
     def wake_all(self) -> None:
         """Let all who wait for more look again."""
@@ -160,7 +192,7 @@ class NotificationLog:
         for app_id in waiting:
             self.wake(app_id)
 
-    def _forget(self, app_id: str, future: Future[None], *, is_poll: bool) -> None:
+    def _forget(self, app_id: str, future: More, *, is_poll: bool) -> None:
         with self._lock:
             self._open_polls -= is_poll
             waiting = self._waiting.get(app_id)
@@ -168,6 +200,15 @@ class NotificationLog:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[app_id]
+
+
+def _page_of(kind: str, added: Sequence[dict[str, Any] | str], last_seq: int) -> Page | None:
+    """What was added as the page of who has read all before it, where it makes one message."""
+    if len(added) > MOST_ENTRIES:
+        return None
+    first_seq = last_seq - len(added) + 1
+    entries = [LogEntry(seq, kind, entry) for seq, entry in enumerate(added, first_seq)]
+    return Page(entries, last_seq, None) if len(first_message(entries)) == len(entries) else None
 
 
 class PlainPolls:
@@ -188,11 +229,11 @@ class PlainPolls:
         self._log = log
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
-        self._open: dict[str, tuple[Future[None], str | None]] = {}
-        self._ended: WeakKeyDictionary[Future[None], Refusal] = WeakKeyDictionary()
+        self._open: dict[str, tuple[More, str | None]] = {}
+        self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def open(self, app_id: str, asked_by: str | None = None) -> Future[None]:
+    def open(self, app_id: str, asked_by: str | None = None) -> More:
         """Begin a poll, which another process may have passed on; the future is done when something arrived.
 
         Raises:
@@ -218,13 +259,13 @@ class PlainPolls:
         """Whether something follows the position."""
         return self._log.last_seq(app_id) > self._position(app_id)
 
-    def take(self, app_id: str, more: Future[None]) -> Page:
+    def take(self, app_id: str, more: More) -> Page:
         """What follows the position, which moves: these entries are on their way to the reader of this poll.
 
         Raises:
             Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
         """
-        page = self._log.read(app_id, self._position(app_id))
+        page = self._log.read_more(app_id, self._position(app_id), more)
         with self._lock:
             open_poll, asked_by = self._open.get(app_id, (None, None))
             if open_poll is not more:
@@ -232,7 +273,7 @@ class PlainPolls:
             self._positions[app_id] = (page.cursor, asked_by)
         return page
 
-    def close(self, app_id: str, more: Future[None]) -> None:
+    def close(self, app_id: str, more: More) -> None:
         """End this poll, so that the key may poll again."""
         with self._lock:
             if self._open.get(app_id, (None, None))[0] is more:
@@ -267,14 +308,14 @@ class PlainPolls:
             state = logs.state(session, app_id)
         return bool(state and state.polled)
 
-    def _open_channel(self, session: Session, app_id: str, more: Future[None], position: int | None) -> None:
+    def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
         """Store that there is a poll channel, unless a webhook was registered since the poll came."""
         if callbacks.find(session, app_id) is None:
             self._store(session, app_id, position, polled=True)
         else:
             session.after_commit(lambda: self._give_way(app_id, more))
 
-    def _give_way(self, app_id: str, more: Future[None]) -> None:
+    def _give_way(self, app_id: str, more: More) -> None:
         with self._lock:
             self._positions.pop(app_id, None)
             if self._open.get(app_id, (None, None))[0] is not more:
@@ -296,14 +337,14 @@ class PlainPolls:
             self._end(app_id, _taken_over())
         self._tell_end(held)
 
-    def _end(self, app_id: str, refusal: Refusal) -> Future[None] | None:
+    def _end(self, app_id: str, refusal: Refusal) -> More | None:
         """End the open poll, if there is one, under the lock; who waits for it is told afterwards, without."""
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
             self._ended[open_poll] = refusal
         return open_poll
 
-    def _tell_end(self, ended_poll: Future[None]) -> None:
+    def _tell_end(self, ended_poll: More) -> None:
         # It may have been woken at this moment; then it finds that it is open no more.
         with suppress(InvalidStateError):
             ended_poll.set_exception(self._ended[ended_poll])

@@ -20,6 +20,14 @@ class LogState:
     polled: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The last number of a log, and the bytes it holds."""
+
+    last_seq: int
+    stored_bytes: int
+
+
 def create(session: Session, app_id: str) -> None:
     """Keep the notifications of an application from now on."""
     session.run("INSERT INTO logs (app_id) VALUES (:app_id) ON CONFLICT (app_id) DO NOTHING", app_id=app_id)
@@ -38,12 +46,8 @@ def applications(session: Session) -> list[str]:
 
 def append(
     session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant
-) -> int | None:
-    """Add entries of one kind, each as device id and body.
-
-    Returns:
-        The bytes the log holds then, ``None`` where no log is kept for the application.
-    """
+) -> LogEnd | None:
+    """Add entries of one kind, each as device id and body; ``None`` where no log is kept for the application."""
     row = session.row(
         "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size"
         " WHERE app_id = :app_id RETURNING last_seq, stored_bytes",
@@ -53,16 +57,16 @@ def append(
     )
     if row is None:
         return None
-    last_seq, stored_bytes = row
+    end = LogEnd(*row)
     session.run_many(
         "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
         " VALUES (:app_id, :seq, :at, :device_id, :kind, :body)",
         [
             {"app_id": app_id, "seq": seq, "at": at, "device_id": device_id, "kind": kind, "body": body}
-            for seq, (device_id, body) in enumerate(entries, last_seq - len(entries) + 1)
+            for seq, (device_id, body) in enumerate(entries, end.last_seq - len(entries) + 1)
         ],
     )
-    return int(stored_bytes)
+    return end
 
 
 def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[tuple[int, str, bytes]]:

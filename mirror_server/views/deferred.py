@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Response
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 PARK = "mirror.park"
 """Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Deferred`.
@@ -26,6 +29,7 @@ class Deferred(Response):
         expired: Makes the answer when the time is over.
         close: Called once when the answer was made, or nobody waits for it any more.
         is_poll: Whether it is held open for something that may not come, and so counts against the bound on those.
+        takes: Whether the answer takes something away, which is not to be made for a client that is gone.
     """
 
     def __init__(
@@ -37,14 +41,21 @@ class Deferred(Response):
         expired: Callable[[], Response],
         close: Callable[[], object] = lambda: None,
         is_poll: bool = False,
+        takes: bool = False,
     ) -> None:
         super().__init__()
         self.future = future
         self.timeout_seconds = timeout_seconds
         self.is_poll = is_poll and timeout_seconds > 0
+        self.takes = takes
         self._render = render
         self._expired = expired
         self.release = close
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
+        """Nothing, for the server that took it; the answer comes later."""
+        start_response(self.status, [])
+        return ()
 
     def answer(self) -> Response:
         """The answer as it is now: rendered, or expired if the future is not done.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 import orjson
@@ -16,7 +15,7 @@ from flask import Response
 
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
-from mirror_server.log import NotificationLog
+from mirror_server.log import More, NotificationLog
 
 STREAM = "mirror.stream"
 """Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`.
@@ -47,7 +46,7 @@ class EventStream(Response):
         self._after = after
         self.is_over = False
 
-    def more(self) -> Future[None]:
+    def more(self) -> More:
         """A future that is done when there is something to take; ask for it before taking."""
         return self._log.more(self._app_id)
 

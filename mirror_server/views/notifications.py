@@ -11,10 +11,10 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
 from mirror_server import present
 from mirror_server.core.errors import Refusal, other_channel
-from mirror_server.core.messages import CURSOR_EXTRAS, Extras, compose
+from mirror_server.core.messages import Extras, compose
 from mirror_server.keys import Scope
 from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
@@ -151,7 +151,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         return _with_cursor(page)
 
     def answer(_: object = None) -> Response:
-        return _with_cursor(log.read(application, after))
+        return _with_cursor(log.read_more(application, after, more))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 
@@ -172,11 +172,11 @@ def _plain_poll(polls: PlainPolls, held: int) -> Response:
         undo.callback(close)
         hold_seconds = 0 if polls.anything(application) else held
         undo.pop_all()
-    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True)
+    return Deferred(more, hold_seconds, render=answer, expired=answer, close=close, is_poll=True, takes=True)
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = json_answer(compose(page.entries, CURSOR_EXTRAS)) if page.entries else empty_answer()
+    answer = EncodedAnswer(page.message) if page.entries else empty_answer()
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)

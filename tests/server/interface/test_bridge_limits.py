@@ -134,3 +134,42 @@ def test_a_body_that_does_not_arrive_is_408_and_the_connection_ends(server, brid
         assert (body["code"], body["type"]) == (408, "request_timeout")
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_what_comes_at_the_moment_a_client_leaves_is_for_its_next_plain_poll(server, bridge, leaves_first):
+    services, key = server.services, server.key()
+    app_id, body = key.split("_")[1], {"ep": "device"}
+    poll = ("/v2/notification/pull", b"hold=20")
+
+    async def check():
+        held = await Request(bridge, key, *poll).begin()
+        if leaves_first:
+            held.gone.set()
+        services.database.write(lambda session: services.log.append(session, app_id, "registrations", "device", body))
+        held.gone.set()
+        await asyncio.wait_for(held.task, 10)
+        assert held.sent == []
+        after = Request(bridge, key, *poll)
+        await asyncio.wait_for(after.task, 10)
+        assert json.loads(after.sent[1]["body"]) == {"registrations": [body]}
+
+    asyncio.run(check())
+
+
+def test_what_is_stored_together_wakes_a_poll_with_one_message(server, bridge):
+    services, key = server.services, server.key()
+    app_id, bodies = key.split("_")[1], [{"ep": "first"}, {"ep": "second"}]
+
+    def append(session):
+        for body in bodies:
+            services.log.append(session, app_id, "reg-updates", body["ep"], body)
+
+    async def check():
+        held = await Request(bridge, key, *POLL).begin()
+        services.database.write(append)
+        assert services.database.settle()
+        await asyncio.wait_for(held.task, 10)
+        assert [entry["ep"] for entry in json.loads(held.sent[1]["body"])["reg-updates"]] == ["first", "second"]
+
+    asyncio.run(check())

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from mirror_server.core.errors import Refusal
+from mirror_server.devices.link import Content, Observation
 from mirror_server.store import callbacks
 from mirror_server.store.failures import StorageFailed
 
@@ -68,6 +69,19 @@ def test_a_held_poll_is_answered_as_soon_as_something_arrives(server, key, devic
     answer = held_poll(key, query)
     server.place(key, device, "r", "GET", TEMPERATURE)
     assert answer.result(10).json["async-responses"][0]["id"] == "r"
+
+
+@pytest.mark.parametrize(("value", "count"), [("21.5", 1), ("21.5", 3), ("x" * 65_536, 100)])
+def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, value, count):
+    server.call(key, "PUT", f"/v2/subscriptions/{device}{TEMPERATURE}")
+    after = seqs(server, key, after=0)[2]
+    answer = held_poll(key, f"after={after}&hold=25")
+    observation = Observation(device, TEMPERATURE, Content(value.encode()), server.services.clock.now())
+    server.services.devices.observed([observation] * count).result(10)
+    told, read = answer.result(10), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
+    assert told.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]
+    assert told.get_data() == read.get_data()
+    assert len(told.get_data()) < 4.5 * 1024 * 1024
 
 
 def test_a_second_plain_poll_is_a_conflict_and_a_reader_with_a_cursor_is_not(server, key, device, held_poll):
