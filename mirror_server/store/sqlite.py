@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 10
 
+# What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
+_WRITER_CACHE_KIB = 32 * 1024
+
 _STORAGE_CODES = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -70,6 +73,7 @@ class SqliteBackend:
                 _make_private(path)
             upgrade(URL.create("sqlite", database=str(path)))
             self._connection = self._connect()
+            self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
         except CommandError as error:
             raise newer_version(str(path), error) from error
         except (sqlite3.Error, DBAPIError, OSError) as error:
