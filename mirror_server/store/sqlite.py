@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from mirror_server.store.backend import Write
+from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.session import Session
@@ -81,6 +82,7 @@ class SqliteBackend:
             raise DatabaseError(
                 f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
             ) from error
+        self._checkpoints = Checkpoints(self._connection, self._connect)
         self.writing = Session(self._connection)
         self._idle_readers: list[_Reader] = []
 
@@ -107,6 +109,7 @@ class SqliteBackend:
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("COMMIT")
+        self._checkpoints.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -164,6 +167,7 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         while self._idle_readers:
             self._idle_readers.pop().close()
+        self._checkpoints.close()
         self._connection.close()
 
     def _take_reader(self) -> _Reader:

@@ -1,13 +1,15 @@
 """Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import databases
 import pytest
 
-from mirror_server.store import devices, settings
+from mirror_server.store import checkpoints, devices, settings
 from mirror_server.store.database import Database
 
 
@@ -182,3 +184,29 @@ def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_
         assert written == {"/1/0/0": "application/octet-stream", "/1/0/1": "text/plain"}
     finally:
         newest.close()
+
+
+@pytest.mark.skipif(databases.ON_POSTGRESQL, reason="tells of the SQLite file")
+def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 10)
+    path = tmp_path / "mirror.db"
+    database = Database(f"sqlite:///{path}")
+
+    def in_the_file():
+        # Without the log beside it.
+        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+            return connection.execute("SELECT count(*) FROM settings").fetchone()[0]
+
+    before = in_the_file()
+    try:
+        for number in range(1000):
+            database.write(lambda session, name=str(number): settings.put(session, name, "x"))
+            if in_the_file() > before:
+                break
+        else:
+            pytest.fail("nothing came into the file")
+        database.write(lambda session: settings.put(session, "last", "x"))
+        assert stored(database, "last") == "x"
+    finally:
+        database.close()
+    assert in_the_file() == before + number + 2
