@@ -3,7 +3,7 @@
 Python loads bytecode, as after an installation; without any, everything is compiled and takes 1.8 times as long. What
 is put off until the first client is made is measured too: httpx, and pydantic's validators with the first answer.
 
-Where the time goes (``-X importtime``): pydantic and what it needs 65 %, the SDK's own modules 30 %, of which a third
+Where the time goes (``-X importtime``): pydantic and what it loads 70 %, the SDK's own modules 30 %, of which a third
 are its 40 models. What had a gain: no ``RootModel`` and no default that is a model, for each builds a validator, which
 looks for pydantic's plugins among all that is installed; and parts that few programs use are loaded when they are used.
 Tried without gain: types of our own in the place of those of ``pydantic.types``, which ``pydantic.Field`` loads anyway.
