@@ -31,7 +31,7 @@ def without_progress() -> Iterator[None]:
 class _NoBar:
     """In the place of a bar that nobody looks at."""
 
-    def update(self, steps: int = 1) -> None:
+    def update(self, steps: float = 1) -> None:
         """Take note of steps."""
 
 

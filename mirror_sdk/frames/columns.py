@@ -23,6 +23,7 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.float64(): pd.Float64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
     pa.string(): pd.StringDtype(),
+    INSTANT: pd.DatetimeTZDtype("ms", "UTC"),
 }
 _WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
 
@@ -117,9 +118,6 @@ def frame_of(
         ValueRefused: There is no such time zone.
     """
     frame = pd.DataFrame({name: _series(columns.pop(name)) for name in tuple(columns)}, copy=False)
-    for name in frame.columns[[has_no_categories(dtype) for dtype in frame.dtypes]]:
-        # Else their kind depends on whether there are some, and two tables could not be put together.
-        frame[name] = frame[name].astype(_WORDS)
     if about:
         frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
@@ -127,9 +125,11 @@ def frame_of(
 
 def _series(column: pa.ChunkedArray) -> pd.Series:
     if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
+        # Arrow's own pool keeps megabytes of what this needs in between.
+        column = column.unify_dictionaries(memory_pool=pa.system_memory_pool())
     series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
-    return series
+    # Else their kind depends on whether there are some, and two tables could not be put together.
+    return series.astype(_WORDS) if has_no_categories(series.dtype) else series
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:

@@ -127,12 +127,14 @@ class _Desired:
 
     def spread(self, column: pa.Array) -> pa.Array:
         """A column with a row for each resource."""
+        if not len(column):
+            return pa.nulls(len(self._place), column.type)
         return column.take(self._place)
 
 
 def _own(column: pa.Array) -> pa.Array:
     """A copy: a part of a batch would hold on to all of it."""
-    return column.take(pa.array(np.arange(len(column))))
+    return pa.concat_arrays([column])
 
 
 def _recoded(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:

@@ -86,7 +86,9 @@ def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes
     devices = snapshot.devices(page)
     for part, columns in _parts(devices, snapshot.resources(devices, REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
-        desired = snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written)))
+        desired: _Columns = [[] for _ in _DESIRED]
+        for some in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
+            _add(some, desired)
         is_unchanged = [not snapshot.is_changed(device) for device in part]
         yield encoder.encode(part, columns, _Desired(written, desired), is_unchanged)
 
@@ -94,8 +96,8 @@ def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes
 class _Desired(NamedTuple):
     """The desired values there are: the numbers of their resources, and device id and :data:`DESIRED_COLUMNS`."""
 
-    resources: Sequence[int] = ()
-    rows: Sequence[Row] = ()
+    resources: Sequence[int]
+    columns: _Columns
 
 
 class _Encoder:
@@ -113,7 +115,9 @@ class _Encoder:
 
     def tail(self, end: bytes) -> bytes:
         """The last piece."""
-        return self._stream(_batch([], _no_rows(), _Desired(), []), {END_KEY: end})[len(self.head) :]
+        return self._stream(_batch([], _no_rows(), _Desired([], [[] for _ in _DESIRED]), []), {END_KEY: end})[
+            len(self.head) :
+        ]
 
     def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
         sink = pa.BufferOutputStream()
@@ -127,9 +131,7 @@ def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tup
     """The devices and their resources, in parts that are not too large where one device is not."""
     columns, size = _no_rows(), 0
     for some in rows:
-        chunk = list(zip(*some, strict=True))
-        for column, values in zip(columns, chunk, strict=True):
-            column.extend(values)
+        chunk = _add(some, columns)
         size += sum(map(len, filter(None, chunk[_PAYLOAD]))) + sum(filter(None, chunk[_DESIRED_BYTES]))
         ids = columns[_DEVICE_ID]
         is_large = size > _BATCH_BYTES or len(ids) > _BATCH_ROWS
@@ -138,6 +140,14 @@ def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tup
             yield page[:count], [column[:behind] for column in columns]
             page, columns, size = page[count:], [column[behind:] for column in columns], 0
     yield page, columns
+
+
+def _add(rows: list[Row], columns: _Columns) -> list[Row]:
+    """Put rows at the end of the columns, and so let go of them; gives the columns of these rows alone."""
+    chunk = list(zip(*rows, strict=True))
+    for column, values in zip(columns, chunk, strict=True):
+        column.extend(values)
+    return chunk
 
 
 def _no_rows() -> _Columns:
@@ -165,10 +175,9 @@ def _desired(desired: _Desired, lengths: Sequence[int]) -> pa.Array:
     begins = list(accumulate(lengths, initial=0))
     owners = [bisect_right(begins, index) - 1 for index in desired.resources]
     places = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]
-    columns = list(map(list, zip(*desired.rows, strict=True))) or [[] for _ in _DESIRED]
     counts = Counter(owners)
     own = [counts[number] for number in range(len(lengths))]
-    return to_lists(own, _structs(_DESIRED, [places, *columns[1:]]), [False] * len(own))
+    return to_lists(own, _structs(_DESIRED, [places, *desired.columns[1:]]), [False] * len(own))
 
 
 def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:

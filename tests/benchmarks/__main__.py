@@ -104,6 +104,9 @@ def main(
     console = Console(width=None if os.isatty(1) else 160)
     with tempfile.TemporaryDirectory(prefix="mirror-benchmarks-", dir=folder) as made:
         where = Path(made)
+        # Children load bytecode, as installed programs do, even where this process may not write any.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(where / "bytecode")
         machine = facts(where, cores)
         for name, fact in machine.items():
             console.print(f"{name}: {fact}", highlight=False)

@@ -45,6 +45,10 @@ def main() -> None:
                 "MirrorClient": lambda: client.get_device(device_id),
                 "httpx": lambda: get(f"/v3/devices/{device_id}/echo"),
             },
+            "device object and its values": {
+                "MirrorClient": lambda: client.get_device(device_id).resources,
+                "httpx": lambda: get(f"/v3/devices/{device_id}/echo"),
+            },
         }
         for line in sys.stdin:
             command = json.loads(line)

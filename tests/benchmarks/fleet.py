@@ -2,6 +2,19 @@
 
 Cold means that server and client are fresh processes: the server holds no columns yet. The naive loop gets fresh
 processes too; both are measured at most three times, for it takes as long as it takes.
+
+Where the time of a cold one goes: nine tenths of it the server works, and the client on what has come meanwhile. Of the
+server's time SQLite and the rows as Python objects are 55 %, the columns made of them 30 %, sending 15 %. Of a held one
+the client's time is: the typed columns 55 %, a quarter of it the grammar of numbers, the frame 35 %, HTTP 10 %.
+What had a gain: desired values are read of the resources alone that have one (each column costs as much where it is
+empty), and no column is looked through for gaps first.
+Tried without gain: columns put together by SQLite (``group_concat``, ``json_group_array``) in the place of rows, more
+rows at a time, ranges of ids in the place of lists, reading and making the frame without Arrow's threads.
+
+Of the client's memory one third is the frame, and nearly another its columns in Arrow before. pandas makes the frame
+column by column, for ``Table.to_pandas`` takes half a frame more; and Arrow's default pool (mimalloc) keeps several MB
+of what it needs to put categories together, which the system's gives back. With that pool for everything
+(``ARROW_DEFAULT_MEMORY_POOL=system``) it is less still, but that is for a program to choose, not for a library.
 """
 
 from __future__ import annotations
