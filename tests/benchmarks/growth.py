@@ -2,6 +2,11 @@
 
 E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log, and events
 into it, with a short and a long log; registrations under many presubscription rules, the first against the last.
+
+What an event costs more in a large fleet is its pages: devices that are far apart share none, so each event writes
+two, its value's and its device's, to the log beside the database, and at a checkpoint to the database. Statements take
+3 us longer, the commit 9 us. Checkpoints after 8000 changes instead of after 1000 pages write a page once for several
+events.
 """
 
 from __future__ import annotations
