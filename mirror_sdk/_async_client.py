@@ -33,7 +33,7 @@ from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, WebhookReceiver
+from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -269,11 +269,11 @@ class AsyncMirrorClient:
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken, table = await self._take_table(request)
+            taken, tables = await self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, table = await self._take_table(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+            taken, tables = await self._take_tables(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
         return found
 
     # Device requests
@@ -547,7 +547,7 @@ class AsyncMirrorClient:
 
     async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""
-        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = AsyncCallbackReader(receiver)
@@ -566,12 +566,12 @@ class AsyncMirrorClient:
         await self._send(_operations.delete_poll_channel())
 
     async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*await self._take_table(request))
+        return request.frame(*await self._take_tables(request))
 
-    async def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+    async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
         taken = await self._take(request, tables.append)
-        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+        return taken, tables
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""

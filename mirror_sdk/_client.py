@@ -14,7 +14,6 @@ from weakref import WeakSet
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
-from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -24,18 +23,15 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._sender import Sender
 from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
-from mirror_sdk.webhook import CallbackInbox, CallbackReader, WebhookReceiver
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -47,12 +43,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk._httpx import httpx
+    from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
+    from mirror_sdk.webhook import CallbackInbox, CallbackReader
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
@@ -89,6 +88,9 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        from mirror_sdk._sender import Sender  # noqa: PLC0415
+
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
         self._key_mark = settings.key_mark
@@ -257,6 +259,9 @@ class MirrorClient:
         >>> client.explain(station, "/3303/0/5700").why[0]
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
+        # Only now: few programs ask, and it takes a moment to load.
+        from mirror_sdk.explanation import Facts, explain  # noqa: PLC0415
+
         return explain(
             Facts(
                 device=self.get_directory_device(device_id),
@@ -456,11 +461,11 @@ class MirrorClient:
         refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
         request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken, table = self._take_table(request)
+            taken, tables = self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, table = self._take_table(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, table))
+            taken, tables = self._take_tables(request)
+        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
         return found
 
     # Device requests
@@ -980,10 +985,10 @@ class MirrorClient:
         ...     client.use_webhook(receiver)
         ...     client.use_long_polling()
         """
-        address = url or (receiver.url if isinstance(receiver, WebhookReceiver) else None)
+        address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        reader = CallbackReader(receiver)
+        reader = receiver.reader()
         self._send(_operations.put_callback(address, receiver.headers))
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
@@ -1013,15 +1018,15 @@ class MirrorClient:
             return LogReader(self._send, after=after, sleep=sleep)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return CallbackReader(self._callbacks)
+        return self._callbacks.reader()
 
     def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*self._take_table(request))
+        return request.frame(*self._take_tables(request))
 
-    def _take_table(self, request: SnapshotRequest) -> tuple[Taken, pa.Table]:
+    def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
         taken = self._take(request, tables.append)
-        return taken, with_pandas("mirror_sdk.frames.device_batches").joined(tables, raw=request.raw)
+        return taken, tables
 
     def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""

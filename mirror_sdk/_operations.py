@@ -9,27 +9,18 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import text
 from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_json
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
-from mirror_sdk.wire.bench import (
-    BenchAdvance,
-    BenchClock,
-    BenchDevice,
-    BenchDeviceList,
-    BenchDevicePatch,
-    BenchNewDevice,
-    BenchResourceBody,
-)
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
@@ -37,18 +28,12 @@ from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, De
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
-from mirror_sdk.wire.subscriptions import PresubscriptionRule, PresubscriptionRules
+from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES, PresubscriptionRule
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M")
 
-_LONGEST_ADVANCE_SECONDS = 600
-"""Everything that falls due on the way happens before the answer to an advance of the clock."""
 _NOT_FOUND = frozenset({404})
-_RESOURCES = TypeAdapter(list[EndpointResource])
-
-
-class _BenchAdded(BaseModel):
-    id: str
+_RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +58,7 @@ class Poll:
 
 def get_device_object(device_id: str) -> Operation[DeviceObject]:
     """E1. Source: wire.md 1."""
-    return Operation("GET", _of_device(routes.DEVICE_OBJECT, device_id), read_json(DeviceObject.model_validate_json))
+    return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read_json(DeviceObject.model_validate_json))
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
@@ -132,7 +117,7 @@ def get_snapshot(
         params["compression"] = compression
     if changed_after is not None:
         params["changed_after"] = changed_after
-    return Operation("GET", routes.SNAPSHOT, _nothing, params=params, headers={"Accept": form}, attempts=attempts)
+    return Operation("GET", routes.SNAPSHOT, nothing, params=params, headers={"Accept": form}, attempts=attempts)
 
 
 def get_device_ranges(filters: Mapping[str, str], devices_per_range: int) -> Operation[DeviceRanges]:
@@ -158,7 +143,7 @@ def next_page_after(page: DevicePage) -> str | None:
 
 def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
     """One page of the application's device requests that have no answer yet. Source: wire.md 2, an extension."""
-    path = routes.WAITING_REQUESTS if device_id is None else _of_device(routes.DEVICE_REQUESTS, device_id)
+    path = routes.WAITING_REQUESTS if device_id is None else of_device(routes.DEVICE_REQUESTS, device_id)
     params: dict[str, str | int] = {"limit": MAX_LIMIT}
     if after is not None:
         params["after"] = after
@@ -172,12 +157,12 @@ def next_requests_after(page: WaitingRequestPage) -> str | None:
 
 def get_directory_device(device_id: str) -> Operation[Device]:
     """A device as the directory knows it. Source: wire.md 6."""
-    return Operation("GET", _of_device(routes.DEVICE, device_id), read_json(Device.model_validate_json))
+    return Operation("GET", of_device(routes.DEVICE, device_id), read_json(Device.model_validate_json))
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
     """The resources a device has now. Source: wire.md 6."""
-    return Operation("GET", _of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
+    return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 
 def place_device_request(
@@ -209,10 +194,10 @@ def place_device_request(
     }
     return Operation(
         "POST",
-        _of_device(routes.DEVICE_REQUESTS, device_id),
-        _nothing,
+        of_device(routes.DEVICE_REQUESTS, device_id),
+        nothing,
         params={"async-id": async_id},
-        json=_body(DeviceRequestBody, given),
+        json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
         attempts=SAFE_TO_REPEAT,
     )
@@ -234,11 +219,11 @@ def put_presubscriptions(
     Raises:
         ValueError: A rule cannot be sent; the message names what is wrong with it.
     """
-    checked = _checked(PresubscriptionRules, list(rules)).root
+    checked = _checked(PRESUBSCRIPTION_RULES.validate_python, list(rules))
     return Operation(
         "PUT",
         routes.PRESUBSCRIPTIONS,
-        _nothing,
+        nothing,
         params={"apply": "now"} if apply_now else {},
         json=[rule.to_wire() for rule in checked],
     )
@@ -246,34 +231,34 @@ def put_presubscriptions(
 
 def delete_presubscriptions() -> Operation[None]:
     """Remove all rules. Source: wire.md 3."""
-    return Operation("DELETE", routes.PRESUBSCRIPTIONS, _nothing)
+    return Operation("DELETE", routes.PRESUBSCRIPTIONS, nothing)
 
 
 def put_subscription(device_id: str, path: str) -> Operation[None]:
     """Subscribe one resource. Source: wire.md 3."""
-    return Operation("PUT", _of_resource(routes.SUBSCRIPTION, device_id, path), _nothing)
+    return Operation("PUT", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def get_subscription(device_id: str, path: str) -> Operation[bool]:
     """Whether there is a subscription of this resource. Source: wire.md 3."""
-    route = _of_resource(routes.SUBSCRIPTION, device_id, path)
+    route = of_resource(routes.SUBSCRIPTION, device_id, path)
     return Operation("GET", route, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
 
 
 def delete_subscription(device_id: str, path: str) -> Operation[None]:
     """End the subscription of one resource. Source: wire.md 3."""
-    return Operation("DELETE", _of_resource(routes.SUBSCRIPTION, device_id, path), _nothing)
+    return Operation("DELETE", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def list_subscriptions(device_id: str) -> Operation[list[str]]:
     """The subscribed paths of a device, none when the service knows of none. Source: wire.md 3."""
-    route = _of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
+    route = of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
     return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
 
 
 def delete_subscriptions(device_id: str) -> Operation[None]:
     """End all subscriptions of a device. Source: wire.md 3."""
-    return Operation("DELETE", _of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), _nothing)
+    return Operation("DELETE", of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), nothing)
 
 
 # Notification channel, service
@@ -296,7 +281,7 @@ def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
         ValueError: The URL or the headers cannot be registered.
     """
     registration = _checked(
-        CallbackRegistration,
+        CallbackRegistration.model_validate,
         {
             "url": url,
             "headers": dict(headers),
@@ -311,7 +296,7 @@ def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
             },
         },
     )
-    return Operation("PUT", routes.CALLBACK, _nothing, json=registration.to_wire())
+    return Operation("PUT", routes.CALLBACK, nothing, json=registration.to_wire())
 
 
 def delete_callback() -> Operation[bool]:
@@ -321,78 +306,26 @@ def delete_callback() -> Operation[bool]:
 
 def delete_poll_channel() -> Operation[None]:
     """End the long-polling channel and every open poll. Source: wire.md 4."""
-    return Operation("DELETE", routes.PULL, _nothing)
+    return Operation("DELETE", routes.PULL, nothing)
 
 
 def get_health() -> Operation[None]:
     """Succeeds when the service is up."""
-    return Operation("GET", routes.HEALTH, _nothing, attempts=1)
-
-
-# Bench. Source: wire.md 8.
-
-
-def list_bench_devices() -> Operation[list[BenchDevice]]:
-    """The simulated devices and their state."""
-    return Operation("GET", routes.BENCH_DEVICES, _read_bench_devices)
-
-
-def add_bench_device(given: Mapping[str, object]) -> Operation[str]:
-    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
-    return Operation("POST", routes.BENCH_DEVICES, _read_bench_id, json=_body(BenchNewDevice, given))
-
-
-def patch_bench_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
-    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
-    route = _of_device(routes.BENCH_DEVICE, device_id)
-    return Operation("PATCH", route, _nothing, json=_body(BenchDevicePatch, given))
-
-
-def put_bench_resource(device_id: str, path: str, given: Mapping[str, object]) -> Operation[None]:
-    """A simulated device changes a value of its own, or gets a resource. Raises ``ValueError`` for what cannot be."""
-    route = _of_resource(routes.BENCH_RESOURCE, device_id, path)
-    return Operation("PUT", route, _nothing, json=_body(BenchResourceBody, given))
-
-
-def delete_bench_resource(device_id: str, path: str) -> Operation[None]:
-    """A simulated device removes a resource."""
-    return Operation("DELETE", _of_resource(routes.BENCH_RESOURCE, device_id, path), _nothing)
-
-
-def bench_registration(device_id: str, method: str) -> Operation[None]:
-    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
-    return Operation(method, _of_device(routes.BENCH_REGISTRATION, device_id), _nothing)
-
-
-def get_bench_clock() -> Operation[BenchClock]:
-    """The service's clock."""
-    return Operation("GET", routes.BENCH_CLOCK, read_json(BenchClock.model_validate_json))
-
-
-def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
-    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
-    json_body = _body(BenchAdvance, {"advance_seconds": seconds})
-    return Operation(
-        "POST",
-        routes.BENCH_CLOCK,
-        read_json(BenchClock.model_validate_json),
-        json=json_body,
-        hold_seconds=_LONGEST_ADVANCE_SECONDS,
-    )
+    return Operation("GET", routes.HEALTH, nothing, attempts=1)
 
 
 # Building
 
 
-def _of_device(route: str, device_id: str) -> str:
+def of_device(route: str, device_id: str) -> str:
     if text("device_id", device_id) in {"", ".", ".."}:
         raise ValueError(f"{device_id!r} is not a device id; list_devices() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
-def _of_resource(route: str, device_id: str, path: str) -> str:
+def of_resource(route: str, device_id: str, path: str) -> str:
     parse_path(text("path", path))
-    return _of_device(route.replace("{path}", path), device_id)
+    return of_device(route.replace("{path}", path), device_id)
 
 
 def _filter_name(name: str) -> str:
@@ -413,15 +346,15 @@ def _is_several(value: object) -> TypeGuard[Collection[object]]:
     return isinstance(value, Sequence | set | frozenset) and not isinstance(value, str)
 
 
-def _body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
+def checked_body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
     """The JSON of what was given, checked; ``None`` is left out."""
     body = {name: value for name, value in given.items() if value is not None}
-    return _checked(model, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _checked(model: type[M], given: object) -> M:
+def _checked(validate: Callable[[object], M], given: object) -> M:
     try:
-        return model.model_validate(given)
+        return validate(given)
     except ValidationError as exc:
         raise ValueError(first_fault(exc)) from exc
 
@@ -429,20 +362,12 @@ def _checked(model: type[M], given: object) -> M:
 # Reading
 
 
-def _nothing(_: Answer) -> None:
+def nothing(_: Answer) -> None:
     return None
 
 
 def _read_rules(answer: Answer) -> list[PresubscriptionRule]:
-    return read_json(PresubscriptionRules.model_validate_json)(answer).root
-
-
-def _read_bench_devices(answer: Answer) -> list[BenchDevice]:
-    return read_json(BenchDeviceList.model_validate_json)(answer).data
-
-
-def _read_bench_id(answer: Answer) -> str:
-    return read_json(_BenchAdded.model_validate_json)(answer).id
+    return read_json(PRESUBSCRIPTION_RULES.validate_json)(answer)
 
 
 def _read_uri_list(answer: Answer) -> list[str]:

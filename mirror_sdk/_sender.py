@@ -175,7 +175,8 @@ def request_arguments(operation: Operation[T], base_url: str, timeout_seconds: f
     return {
         "method": operation.method,
         "url": f"{base_url}{operation.path}{query}",
-        "headers": operation.headers,
+        # Nothing rather than an empty mapping, which httpx would put together with its own at some length.
+        "headers": operation.headers or None,
         "json": operation.json,
         "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
     }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from mirror_sdk import _operations
+from mirror_sdk import _bench_operations
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
@@ -38,7 +38,7 @@ class Bench:
         >>> sorted(device.endpoint_name for device in bench.list_devices())
         ['light-01', 'station-01']
         """
-        return self._send(_operations.list_bench_devices())
+        return self._send(_bench_operations.list_bench_devices())
 
     def add_device(
         self,
@@ -73,14 +73,14 @@ class Bench:
             "queue_mode": queue_mode,
             "resources": list(resources),
         }
-        return self._send(_operations.add_bench_device(given))
+        return self._send(_bench_operations.add_bench_device(given))
 
     def set_online(self, device_id: str, online: bool) -> None:
         """Connect a device, which makes contact at once, or cut it off.
 
         >>> bench.set_online(light, False)
         """
-        self._send(_operations.patch_bench_device(device_id, {"online": online}))
+        self._send(_bench_operations.patch_bench_device(device_id, {"online": online}))
 
     def set_answer(self, device_id: str, answer: AnswerMode) -> None:
         """How a device answers commands: ``normal``, ``reject`` or ``silent``.
@@ -92,7 +92,7 @@ class Bench:
         >>> client.begin_write(light, "/3311/0/5850", True).exception().category
         'REJECTED'
         """
-        self._send(_operations.patch_bench_device(device_id, {"answer": answer}))
+        self._send(_bench_operations.patch_bench_device(device_id, {"answer": answer}))
 
     def set_latency_seconds(self, device_id: str, latency_seconds: float) -> None:
         """How long a device takes to answer, 0 to 3600.
@@ -102,7 +102,7 @@ class Bench:
 
         >>> bench.set_latency_seconds(light, 1.5)
         """
-        self._send(_operations.patch_bench_device(device_id, {"latency_seconds": latency_seconds}))
+        self._send(_bench_operations.patch_bench_device(device_id, {"latency_seconds": latency_seconds}))
 
     def set_value(
         self,
@@ -140,28 +140,28 @@ class Bench:
             "writable": writable,
             "executable": executable,
         }
-        self._send(_operations.put_bench_resource(device_id, path, given))
+        self._send(_bench_operations.put_bench_resource(device_id, path, given))
 
     def remove_resource(self, device_id: str, path: str) -> None:
         """A device removes a resource; the mirror keeps it (specification 2.1).
 
         >>> bench.remove_resource(light, "/3311/0/5851")
         """
-        self._send(_operations.delete_bench_resource(device_id, path))
+        self._send(_bench_operations.delete_bench_resource(device_id, path))
 
     def register(self, device_id: str) -> None:
         """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
 
         >>> bench.register(light)
         """
-        self._send(_operations.bench_registration(device_id, "POST"))
+        self._send(_bench_operations.bench_registration(device_id, "POST"))
 
     def update_registration(self, device_id: str) -> None:
         """A device updates its registration, with new resources if it got some.
 
         >>> bench.update_registration(light)
         """
-        self._send(_operations.bench_registration(device_id, "PUT"))
+        self._send(_bench_operations.bench_registration(device_id, "PUT"))
 
     def deregister(self, device_id: str) -> None:
         """A device leaves.
@@ -170,7 +170,7 @@ class Bench:
         >>> client.get_directory_device(light).state
         'deregistered'
         """
-        self._send(_operations.bench_registration(device_id, "DELETE"))
+        self._send(_bench_operations.bench_registration(device_id, "DELETE"))
 
     def get_clock(self) -> datetime:
         """The service's present, in UTC.
@@ -178,7 +178,7 @@ class Bench:
         >>> print(bench.get_clock())
         2026-01-05 08:00:00+00:00
         """
-        return self._send(_operations.get_bench_clock()).now
+        return self._send(_bench_operations.get_bench_clock()).now
 
     def advance(self, amount: float | timedelta) -> datetime:
         """Let time pass, with all that falls due in it.
@@ -197,7 +197,7 @@ class Bench:
         2026-01-05 09:00:00+00:00
         """
         seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-        return self._send(_operations.advance_bench_clock(seconds)).now
+        return self._send(_bench_operations.advance_bench_clock(seconds)).now
 
 
 def _as_text(value: object, path: str) -> str:

@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from pydantic import SecretStr
 
 from mirror_sdk._arguments import real
-from mirror_sdk._httpx import httpx
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
@@ -70,6 +69,8 @@ def read_base_url(address: object) -> str:
     """
     if not isinstance(address, str):
         raise ConfigError(f"base_url must be a text, not {address!r}; write it like {_EXAMPLE}")
+    from mirror_sdk._httpx import httpx  # noqa: PLC0415 - takes long to load, and is needed with a client only
+
     text = address.strip()
     try:
         url = httpx.URL(text if "://" in text else f"//{text}")
@@ -98,6 +99,8 @@ def read_timeout(given: object) -> float:
 
 def is_loopback(base_url: str) -> bool:
     """Whether an address leads to this machine."""
+    from mirror_sdk._httpx import httpx  # noqa: PLC0415 - as above
+
     return _is_loopback(httpx.URL(base_url).host)
 
 

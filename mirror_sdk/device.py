@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, overload
@@ -86,12 +86,20 @@ def _at(instant: datetime | None) -> str:
     return "" if instant is None else f" at {write_timestamp(instant)}"
 
 
+class _Unread:
+    """Where a device object has its resources as they came, until they are looked at."""
+
+    __slots__ = ("_states",)
+    _states: Sequence[wire_object.ResourceState] | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class DeviceObject:
+class DeviceObject(_Unread):
     """The mirror of one device at ``created_at``; a mapping of resource path to resource.
 
-    ``updated_at`` is the device's last registration event, ``last_reported_at`` and ``last_desired_at`` are the newest
-    over all resources. Times are UTC; a time the service did not give is ``None``.
+    Its values get their types when ``resources`` is first looked at, all at once. ``updated_at`` is the device's last
+    registration event, ``last_reported_at`` and ``last_desired_at`` are the newest over all resources. Times are UTC;
+    a time the service did not give is ``None``.
     """
 
     device_id: str
@@ -108,16 +116,23 @@ class DeviceObject:
 
         Source: wire.md 1.
         """
-        units = _units_by_instance(wire.resources)
-        return cls(
-            device_id=wire.device_id,
-            endpoint_name=wire.endpoint_name,
-            created_at=wire.created_at,
-            updated_at=wire.updated_at,
-            last_reported_at=wire.last_reported_at,
-            last_desired_at=wire.last_desired_at,
-            resources={state.resource_path: _resource(state, units) for state in wire.resources},
-        )
+        device = object.__new__(cls)
+        for name in _PLAIN_FIELDS:
+            object.__setattr__(device, name, getattr(wire, name))
+        object.__setattr__(device, "_states", wire.resources)
+        return device
+
+    if not TYPE_CHECKING:  # which would believe that there are attributes of any name
+
+        def __getattr__(self, name: str) -> object:
+            """The resources, the first time: to read 20 values takes as long as to read and check their JSON."""
+            if name != "resources":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            states = self._states
+            if states is not None:  # else another thread was quicker
+                object.__setattr__(self, "resources", _resources(states))
+                object.__setattr__(self, "_states", None)
+            return self.resources
 
     def __getitem__(self, path: str) -> Resource:
         """The resource of this path.
@@ -245,6 +260,14 @@ class DeviceList(Sequence[Device]):
     def _repr_html_(self) -> str:
         count = f"<div {_DIM}>{len(self)} devices</div>"
         return f"<div {_CARD}>{_table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
+
+
+_PLAIN_FIELDS = tuple(field.name for field in fields(DeviceObject) if field.name != "resources")
+
+
+def _resources(states: Sequence[wire_object.ResourceState]) -> dict[str, Resource]:
+    units = _units_by_instance(states)
+    return {state.resource_path: _resource(state, units) for state in states}
 
 
 def _units_by_instance(states: Iterable[wire_object.ResourceState]) -> dict[str, str]:

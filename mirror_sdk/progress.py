@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -28,11 +28,20 @@ def without_progress() -> Iterator[None]:
         _is_told_elsewhere.reset(token)
 
 
+class _NoBar:
+    """In the place of a bar that nobody looks at."""
+
+    def update(self, steps: int = 1) -> None:
+        """Take note of steps."""
+
+
 def progress_bar(total: int, label: str) -> Any:
     """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
+    if not _is_shown():
+        return nullcontext(_NoBar())
     from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and slow to import
 
-    return tqdm(total=total, desc=label, leave=False, disable=not _is_shown())
+    return tqdm(total=total, desc=label, leave=False)
 
 
 def _is_shown() -> bool:

@@ -70,12 +70,14 @@ class CallbackInbox:
     a reader that is slower is told of the loss.
 
     Attributes:
+        url: Where the service reaches it, where that is known.
         headers: What the service has to send; they show that a call comes from it.
         duplicates: How many entries came again.
         refused: How many calls were not from the service, or not readable.
     """
 
     def __init__(self) -> None:
+        self.url: str | None = None
         self.headers = {TOKEN_HEADER: secrets.token_urlsafe(24)}
         self.duplicates = 0
         self.refused = 0
@@ -103,6 +105,10 @@ class CallbackInbox:
             return 400
         self._add(entries)
         return 204
+
+    def reader(self) -> CallbackReader:
+        """A reader of what comes from now on."""
+        return CallbackReader(self)
 
     @property
     def last(self) -> int:
@@ -244,7 +250,7 @@ class WebhookReceiver(CallbackInbox):
                 f"cannot listen on {host}:{port}: {exc}; choose another port, or 0 for a free one"
             ) from exc
         self._server.daemon_threads = True
-        self.url = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
+        self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
         )

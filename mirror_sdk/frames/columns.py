@@ -94,28 +94,42 @@ def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.T
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
-def to_frame(
-    table: pa.Table, about: Mapping[str, object], *, tz: str | None = None, uses_up: bool = False
-) -> pd.DataFrame:
+def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
     """The frame of a table that has one of the schemas.
 
     Args:
         table: The table.
         about: What it is based on, for ``attrs["mirror"]``.
         tz: Time zone of the time columns.
-        uses_up: Whether the table is let go column by column, so that there are never two of all; nobody may use it
-            any more, not even look at it.
 
     Raises:
         ValueRefused: There is no such time zone.
     """
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_PANDAS_DTYPES.get, split_blocks=True, self_destruct=uses_up)
+    return frame_of(dict(zip(table.column_names, table.columns, strict=True)), about, tz=tz)
+
+
+def frame_of(
+    columns: dict[str, pa.ChunkedArray], about: Mapping[str, object], *, tz: str | None = None
+) -> pd.DataFrame:
+    """As :func:`to_frame`; columns that nobody else has are let go one by one, so that there are never two of all.
+
+    Raises:
+        ValueRefused: There is no such time zone.
+    """
+    frame = pd.DataFrame({name: _series(columns.pop(name)) for name in tuple(columns)}, copy=False)
     for name in frame.columns[[has_no_categories(dtype) for dtype in frame.dtypes]]:
         # Else their kind depends on whether there are some, and two tables could not be put together.
         frame[name] = frame[name].astype(_WORDS)
     if about:
         frame.attrs["mirror"] = dict(about)
     return frame if tz is None else in_zone(frame, tz)
+
+
+def _series(column: pa.ChunkedArray) -> pd.Series:
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    return series
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:

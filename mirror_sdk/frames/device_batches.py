@@ -70,6 +70,18 @@ def joined(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
 
+def taken_apart(tables: list[pa.Table], *, raw: bool = False) -> dict[str, pa.ChunkedArray]:
+    """The columns of the tables one after another, for :func:`~mirror_sdk.frames.columns.frame_of`.
+
+    The list is emptied, so that nothing but the columns is left.
+    """
+    if not tables:
+        tables.append(joined([], raw=raw))
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    return dict(zip(whole.column_names, whole.columns, strict=True))
+
+
 class _Resources:
     """All resources of the devices of a batch, one after another."""
 

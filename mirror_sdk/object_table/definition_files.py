@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn, cast
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from mirror_sdk.object_table.definition import NUMBERS, Access, ResourceDeclaration, ResourceType
 from mirror_sdk.object_table.table import register_object
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 _TYPES: Mapping[str, ResourceType] = {
     "string": ResourceType.STRING,
@@ -59,6 +60,10 @@ def _content(source: str | Path) -> bytes | str:
 
 
 def _parse(content: bytes | str) -> Element:
+    # Only now: every program has the object table, few read files into it.
+    from xml.etree.ElementTree import TreeBuilder  # noqa: PLC0415
+    from xml.parsers import expat  # noqa: PLC0415
+
     tree = TreeBuilder()
     # A text is decoded already, whatever encoding its first line names.
     parser = expat.ParserCreate("utf-8" if isinstance(content, str) else None)

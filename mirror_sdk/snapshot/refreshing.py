@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.errors import APIError, SnapshotWarning
-from mirror_sdk.frames.device_batches import recoded
+from mirror_sdk.frames.device_batches import joined, recoded
 from mirror_sdk.snapshot.reading import Taken
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
@@ -35,10 +35,11 @@ def whole(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     return replace(request, revision=None)
 
 
-def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table: pa.Table) -> pa.Table:
+def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:
     """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
     if request.revision is None or taken.revision is None:
-        return table
+        return tables
+    table = joined(tables, raw=request.raw)
     schema = table.schema
     plain = pa.schema([field.with_type(pa.string()) if _is_word(field) else field for field in schema])
     words = {field.name: object for field in schema if _is_word(field)}
@@ -47,7 +48,7 @@ def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table: p
     rows = pa.concat_tables([kept, table.cast(plain)])
     # Each device is in one of the two only, with its rows in order.
     ordered = rows.take(pc.sort_indices(rows["device_id"]))
-    return recoded(ordered.cast(schema))
+    return [recoded(ordered.cast(schema))]
 
 
 def _is_word(field: pa.Field) -> bool:

@@ -10,7 +10,8 @@ from mirror_sdk import _operations
 from mirror_sdk._exchange import Operation
 from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import to_frame
+from mirror_sdk.frames.columns import frame_of
+from mirror_sdk.frames.device_batches import taken_apart
 from mirror_sdk.frames.state import checked_patterns
 from mirror_sdk.object_table import SENSOR_UNITS
 from mirror_sdk.wire.snapshot import Compression
@@ -133,13 +134,14 @@ class SnapshotRequest:
         )
         return list(dict.fromkeys([*patterns, *units]))
 
-    def frame(self, taken: Taken, table: pa.Table) -> pd.DataFrame:
-        """The state table of what was taken; the table of its rows is used up by this.
+    def frame(self, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
+        """The state table of what was taken; the tables of its rows are used up by this, and the list is empty then.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
         """
-        return to_frame(table, self.about(taken, table.num_rows), tz=self.tz, uses_up=True)
+        about = self.about(taken, sum(table.num_rows for table in tables))
+        return frame_of(taken_apart(tables, raw=self.raw), about, tz=self.tz)
 
     def about(self, taken: Taken, rows: int) -> dict[str, object]:
         """What a table of so many rows is based on, for ``attrs["mirror"]``."""

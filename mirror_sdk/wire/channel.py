@@ -56,7 +56,8 @@ class Serialization(WireModel):
 
     type: Literal["v2"] = "v2"
     max_chunk_size: _ChunkSize = 10000
-    cfg: SerializationConfig = SerializationConfig()
+    # Made when it is needed: to make one builds its validator.
+    cfg: SerializationConfig = Field(default_factory=SerializationConfig)
 
 
 MAX_CALLBACK_CHARACTERS = 400

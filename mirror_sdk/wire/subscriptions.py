@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, RootModel
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from mirror_sdk.wire.model import WireModel
 from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern, matches
@@ -66,5 +66,7 @@ class PresubscriptionRule(WireModel):
         return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), beginnings
 
 
-class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
-    """All rules of an application, in their order."""
+PRESUBSCRIPTION_RULES = TypeAdapter(
+    Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)], config=ConfigDict(defer_build=True)
+)
+"""All rules of an application, in their order."""

@@ -20,14 +20,18 @@ Column = Sequence[Any]
 
 def to_array(values: Column, kind: pa.DataType) -> pa.Array:
     """An array of values of the database, ``None`` among them; kinds are those in this module."""
-    missing = values.count(None)
+    if kind == WORD:
+        return to_array(values, pa.string()).dictionary_encode()
+    filler, buffers_of = _FORMS[kind]
+    try:
+        # To look for None first would take as long as this does.
+        return pa.Array.from_buffers(kind, len(values), [None, *buffers_of(values)])
+    except TypeError:
+        missing = values.count(None)
     if missing == len(values):
         return pa.nulls(len(values), kind)
-    if kind == WORD:
-        return _words(values, is_full=not missing)
-    filler, buffers_of = _FORMS[kind]
-    filled = values if not missing else [filler if value is None else value for value in values]
-    validity = None if not missing else _bitmap(bytes(value is not None for value in values))
+    filled = [filler if value is None else value for value in values]
+    validity = _bitmap(bytes(value is not None for value in values))
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers_of(filled)], missing)
 
 
@@ -37,13 +41,6 @@ def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa
     offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
     kind = pa.list_(items.type)
     return pa.Array.from_buffers(kind, len(lengths), [validity, offsets], sum(is_missing), children=[items])
-
-
-def _words(values: Column, *, is_full: bool) -> pa.Array:
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(values)) if word is not None}
-    codes = dict(zip(numbers, range(len(numbers)), strict=True)) | ({} if is_full else {None: None})
-    indices = to_array(list(map(codes.__getitem__, values)), pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, to_array(list(numbers), pa.string()))
 
 
 def _bitmap(flags: bytes) -> pa.Buffer:
@@ -56,13 +53,21 @@ def _of_bytes(values: Column) -> list[pa.Buffer]:
     return [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
 
 
+def _of_texts(values: Column) -> list[pa.Buffer]:
+    joined = "".join(values)
+    if not joined.isascii():
+        return _of_bytes([text.encode("utf-8") for text in values])
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return [pa.py_buffer(offsets), pa.py_buffer(joined.encode("ascii"))]
+
+
 def _of_numbers(code: str) -> Callable[[Column], list[pa.Buffer]]:
     return lambda values: [pa.py_buffer(array(code, values))]
 
 
 _FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]] = {
     pa.binary(): (b"", _of_bytes),
-    pa.string(): ("", lambda values: _of_bytes([text.encode("utf-8") for text in values])),
+    pa.string(): ("", _of_texts),
     pa.bool_(): (0, lambda values: [_bitmap(bytes(values))]),
     pa.int8(): (0, _of_numbers("b")),
     pa.int32(): (0, _of_numbers("i")),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
-from mirror_server.store.snapshots import STATE_COLUMNS, Page
+from mirror_server.store.snapshots import REPORTED_COLUMNS, Page
 
 _RESOURCE = pa.struct(
     [
@@ -50,16 +51,15 @@ SCHEMA = pa.schema(
 )
 """The columns of the stream; ``resource`` is the place of a desired value's resource in the list of resources."""
 
-_COLUMN_NAMES = ["device_id", *STATE_COLUMNS.split(", ")]
-_PAYLOADS = (_COLUMN_NAMES.index("reported_value"), _COLUMN_NAMES.index("desired_value"))
-_FIRST_DESIRED = _COLUMN_NAMES.index("desired_value")
-_STATUS = _COLUMN_NAMES.index("desired_status")
+_DEVICE_ID, *_OF_RESOURCE, _DESIRED_BYTES = range(len(_RESOURCE) + 2)
+_PAYLOAD = _OF_RESOURCE[_RESOURCE.get_field_index("reported_value")]
 _END_OF_STREAM_BYTES = 8
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
 _HELD_PAGE_BYTES = 16 * 1024 * 1024
 
-_Columns = list[list[object]]
+_Columns = list[list[Any]]
+"""Of resources: device id, :data:`REPORTED_COLUMNS`."""
 
 
 def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages[bytes], end: bytes) -> Generator[bytes]:
@@ -84,8 +84,18 @@ def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages[b
 
 def _pieces(encoder: _Encoder, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
     devices = snapshot.devices(page)
-    for part, columns in _parts(devices, snapshot.resources(devices, STATE_COLUMNS)):
-        yield encoder.encode(part, columns, [not snapshot.is_changed(device) for device in part])
+    for part, columns in _parts(devices, snapshot.resources(devices, REPORTED_COLUMNS)):
+        written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
+        desired = snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written)))
+        is_unchanged = [not snapshot.is_changed(device) for device in part]
+        yield encoder.encode(part, columns, _Desired(written, desired), is_unchanged)
+
+
+class _Desired(NamedTuple):
+    """The desired values there are: the numbers of their resources, and device id and :data:`DESIRED_COLUMNS`."""
+
+    resources: Sequence[int] = ()
+    rows: Sequence[Row] = ()
 
 
 class _Encoder:
@@ -95,17 +105,15 @@ class _Encoder:
         self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self.head = self._stream()[:-_END_OF_STREAM_BYTES]
 
-    def encode(self, page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> bytes:
-        """A piece with these devices, unchanged ones without a list of resources.
-
-        The columns are device id and :data:`STATE_COLUMNS`, by device and path.
-        """
-        return self._stream(_batch(page, columns, is_unchanged))[len(self.head) : -_END_OF_STREAM_BYTES]
+    def encode(
+        self, page: Sequence[DeviceRow], columns: _Columns, desired: _Desired, is_unchanged: Sequence[bool]
+    ) -> bytes:
+        """A piece with these devices and their resources, by device and path; of unchanged ones without a list."""
+        return self._stream(_batch(page, columns, desired, is_unchanged))[len(self.head) : -_END_OF_STREAM_BYTES]
 
     def tail(self, end: bytes) -> bytes:
         """The last piece."""
-        nothing: _Columns = [[] for _ in _COLUMN_NAMES]
-        return self._stream(_batch([], nothing, []), {END_KEY: end})[len(self.head) :]
+        return self._stream(_batch([], _no_rows(), _Desired(), []), {END_KEY: end})[len(self.head) :]
 
     def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
         sink = pa.BufferOutputStream()
@@ -117,45 +125,50 @@ class _Encoder:
 
 def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
     """The devices and their resources, in parts that are not too large where one device is not."""
-    columns: _Columns = [[] for _ in _COLUMN_NAMES]
-    size = 0
+    columns, size = _no_rows(), 0
     for some in rows:
         chunk = list(zip(*some, strict=True))
         for column, values in zip(columns, chunk, strict=True):
             column.extend(values)
-        size += sum(map(len, chain(*(filter(None, chunk[index]) for index in _PAYLOADS))))
-        is_large = size > _BATCH_BYTES or len(columns[0]) > _BATCH_ROWS
-        if is_large and (behind := columns[0].index(last := columns[0][-1])):
+        size += sum(map(len, filter(None, chunk[_PAYLOAD]))) + sum(filter(None, chunk[_DESIRED_BYTES]))
+        ids = columns[_DEVICE_ID]
+        is_large = size > _BATCH_BYTES or len(ids) > _BATCH_ROWS
+        if is_large and (behind := ids.index(last := ids[-1])):
             count = next(index for index, device in enumerate(page) if device.device_id == last)
             yield page[:count], [column[:behind] for column in columns]
             page, columns, size = page[count:], [column[behind:] for column in columns], 0
     yield page, columns
 
 
-def _batch(page: Sequence[DeviceRow], columns: _Columns, is_unchanged: Sequence[bool]) -> pa.RecordBatch:
-    counts = Counter(columns[0])
+def _no_rows() -> _Columns:
+    return [[] for _ in range(_DESIRED_BYTES + 1)]
+
+
+def _batch(
+    page: Sequence[DeviceRow], columns: _Columns, desired: _Desired, is_unchanged: Sequence[bool]
+) -> pa.RecordBatch:
+    counts = Counter(columns[_DEVICE_ID])
     lengths = [counts[device.device_id] for device in page]
     return pa.RecordBatch.from_arrays(
         [
             to_array([device.device_id for device in page], pa.string()),
             to_array([device.endpoint_name for device in page], pa.string()),
-            to_lists(lengths, _structs(_RESOURCE, columns[1:_FIRST_DESIRED]), is_unchanged),
-            _desired(columns, lengths),
+            to_lists(lengths, _structs(_RESOURCE, [columns[index] for index in _OF_RESOURCE]), is_unchanged),
+            _desired(desired, lengths),
         ],
         schema=SCHEMA,
     )
 
 
-def _desired(columns: _Columns, lengths: Sequence[int]) -> pa.Array:
-    """Of each device the desired values there are, which are few as a rule."""
-    written = [index for index, status in enumerate(columns[_STATUS]) if status is not None]
-    values = [[column[index] for index in written] for column in columns[_FIRST_DESIRED:]]
+def _desired(desired: _Desired, lengths: Sequence[int]) -> pa.Array:
+    """Of each device its desired values, each with the place of its resource among those of the device."""
     begins = list(accumulate(lengths, initial=0))
-    owners = [bisect_right(begins, index) - 1 for index in written]
+    owners = [bisect_right(begins, index) - 1 for index in desired.resources]
+    places = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]
+    columns = list(map(list, zip(*desired.rows, strict=True))) or [[] for _ in _DESIRED]
     counts = Counter(owners)
-    places: list[object] = [index - begins[owner] for index, owner in zip(written, owners, strict=True)]
     own = [counts[number] for number in range(len(lengths))]
-    return to_lists(own, _structs(_DESIRED, [places, *values]), [False] * len(own))
+    return to_lists(own, _structs(_DESIRED, [places, *columns[1:]]), [False] * len(own))
 
 
 def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:

@@ -11,8 +11,8 @@ from mirror_sdk.wire import (
     notifications,
     routes,
     snapshot,
-    subscriptions,
 )
+from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.callout import LIMIT_SECONDS
 from mirror_server.description import parameters
 from mirror_server.description.parts import Answer, Content, Operation
@@ -199,7 +199,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         summary="Replace all presubscription rules",
         meaning="They are checked when a device registers or updates its registration. `apply` is an extension.",
         parameters=parameters.APPLY,
-        body=Content(model=subscriptions.PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
+        body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
         answers=_done("Accepted, and on disk.", 202),
     ),
     ("get", routes.PRESUBSCRIPTIONS): Operation(
@@ -210,9 +210,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
             Answer(
                 code=200,
                 meaning="The rules; an empty list when there are none.",
-                content=Content(
-                    model=subscriptions.PresubscriptionRules, variants=("a device, its type and a pattern", "none")
-                ),
+                content=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
             ),
         ),
     ),

@@ -21,6 +21,7 @@ from mirror_server.log import NotificationLog
 from mirror_server.service.words import EXPIRY, WAITING
 from mirror_server.store import commands, devices
 from mirror_server.store.database import Database
+from mirror_server.store.devices import ReportedValue
 from mirror_server.store.session import Session
 
 
@@ -178,8 +179,8 @@ class CommandService:
         if command.request.is_write:
             self._finish_write(session, command, category, now)
         if command.request.method == "GET" and category is None and content is not None:
-            row = reported_row(command.device_id, command.request.path, content, now, "read")
-            devices.report(session, [row])
+            value = reported_value(command.device_id, command.request.path, content, now, "read")
+            devices.report(session, [value])
         response = events.async_response(
             async_id=command.async_id,
             status=status,
@@ -198,18 +199,11 @@ class CommandService:
             devices.put_desired(session, command.device_id, command.request.path, value)
 
 
-def reported_row(device_id: str, path: str, content: Content, now: Instant, origin: Origin) -> dict[str, object]:
-    """A value from a device, and by what it came, as :func:`mirror_server.store.devices.report` takes it."""
+def reported_value(device_id: str, path: str, content: Content, now: Instant, origin: Origin) -> ReportedValue:
+    """A value from a device, and by what it came, as the mirror takes it."""
     max_age = content.max_age_seconds
-    return {
-        "device_id": device_id,
-        "path": path,
-        "value": content.payload,
-        "content_type": content.content_type,
-        "origin": origin,
-        "at": now,
-        "expires_at": after_seconds(now, max_age) if max_age is not None else None,
-    }
+    expires_at = after_seconds(now, max_age) if max_age is not None else None
+    return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path)
 
 
 def _was_placed(session: Session, placement: Placement, async_id: str) -> bool:

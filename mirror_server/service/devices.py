@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,16 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
 from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
 from mirror_server.log import NotificationLog
-from mirror_server.service.commands import CommandService, reported_row
+from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
-from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ResourceRow
+from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
+
+_CONTACTS_AT_ONCE = 1000
+"""Of how many devices the last contact is noted in one piece of work, which holds up all others."""
 
 
 @dataclass(slots=True)
@@ -192,24 +195,7 @@ class DeviceService:
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
-
-        def work(session: Session) -> None:
-            now = self._clock.now()
-            names = devices.endpoint_names(session, {observation.device_id for observation in observations})
-            known = [observation for observation in observations if observation.device_id in names]
-            subscribed = subscriptions.active(session, {(each.device_id, each.path) for each in known})
-            self._subscriptions.notify(
-                session,
-                [
-                    (names[each.device_id], each, subscribed[each.device_id, each.path])
-                    for each in known
-                    if (each.device_id, each.path) in subscribed
-                ],
-            )
-            rows = [_observed_row(each, now, subscribed) for each in known]
-            devices.report(session, rows, contact_at=now)
-
-        return self._database.insist(work)
+        return self._database.insist_together(self._observe, observations)
 
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
@@ -218,9 +204,26 @@ class DeviceService:
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last connection was before the instant; what waits for them ends first."""
+        if devices.note_contacts(session, instant, most=_CONTACTS_AT_ONCE) == _CONTACTS_AT_ONCE:
+            session.after_commit(lambda: self._go_on_deleting(instant))
+            return
         for device_id in devices.silent_since(session, instant):
             self._commands.cancel_all(session, device_id)
             devices.delete(session, device_id)
+
+    def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
+        now = self._clock.now()
+        resources = [(each.device_id, each.path) for each in observations]
+        hearers = subscriptions.hearers(session, resources)
+        told = zip(resources, observations, strict=True)
+        known = [(resource, each) for resource, each in told if resource in hearers]
+        self._subscriptions.notify(session, ((each, *hearers[resource]) for resource, each in known))
+        # Of several values of one resource nobody will see any but the last.
+        values = [_observed_value(each, now, hearers[resource][1]) for resource, each in dict(known).items()]
+        devices.report(session, values, contact_at=now)
+
+    def _go_on_deleting(self, instant: Instant) -> None:
+        self._database.insist(lambda session: self.delete_silent_since(session, instant))
 
     def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
@@ -271,10 +274,9 @@ class DeviceService:
         self._log.append_for_all(session, kind, device_id, device_id)
 
 
-def _observed_row(observation: Observation, now: Instant, subscribed: Container[tuple[str, str]]) -> dict[str, object]:
-    device_id, path = observation.device_id, observation.path
-    origin: Origin = "subscription" if (device_id, path) in subscribed else "auto_observation"
-    return reported_row(device_id, path, observation.content, now, origin)
+def _observed_value(observation: Observation, now: Instant, app_ids: Sequence[str]) -> ReportedValue:
+    origin: Origin = "subscription" if app_ids else "auto_observation"
+    return reported_value(observation.device_id, observation.path, observation.content, now, origin)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

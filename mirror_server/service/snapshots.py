@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
@@ -70,6 +71,13 @@ class Snapshot:
         """The resources of those devices that have changed; see :func:`mirror_server.store.snapshots.resources_of`."""
         device_ids = [device.device_id for device in some if self.is_changed(device)]
         return snapshots.resources_of(self._session, columns, device_ids, self.selection.patterns)
+
+    def desired(self, device_ids: Sequence[str]) -> list[Row]:
+        """Device id and :data:`~mirror_server.store.snapshots.DESIRED_COLUMNS` of their resources that have these."""
+        rows = snapshots.resources_of(
+            self._session, snapshots.DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
+        )
+        return list(chain.from_iterable(rows))
 
     def is_changed(self, device: DeviceRow) -> bool:
         """Whether more is to be told of the device than that it is there."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from mirror_sdk.wire.subscriptions import PresubscriptionRules
+from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
@@ -14,7 +14,7 @@ from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.delivery import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.log import NotificationLog
-from mirror_server.service.commands import reported_row
+from mirror_server.service.commands import reported_value
 from mirror_server.service.words import WAITING
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
@@ -120,14 +120,14 @@ class SubscriptionService:
         if initial is None:
             return
         changed = initial.payload != devices.reported_value(session, device_id, path)
-        devices.report(session, [reported_row(device_id, path, initial, now, "subscription")])
+        devices.report(session, [reported_value(device_id, path, initial, now, "subscription")])
         app_ids = [*before, *waited] if changed else waited
         device = devices.find(session, device_id)
         if device is not None:
-            self.notify(session, [(device.endpoint_name, Observation(device_id, path, initial, now), app_ids)])
+            self.notify(session, [(Observation(device_id, path, initial, now), device.endpoint_name, app_ids)])
 
-    def notify(self, session: Session, told: Iterable[tuple[str, Observation, Iterable[str]]]) -> None:
-        """Add observation events to logs: each is the endpoint name, what was observed, and whose logs."""
+    def notify(self, session: Session, told: Iterable[tuple[Observation, str, Sequence[str]]]) -> None:
+        """Add observation events to logs: each is what was observed, the endpoint name, and whose logs."""
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
 
     def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
@@ -158,9 +158,11 @@ class SubscriptionService:
 
 
 def _entries(
-    told: Iterable[tuple[str, Observation, Iterable[str]]],
+    told: Iterable[tuple[Observation, str, Sequence[str]]],
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for endpoint_name, observation, app_ids in told:
+    for observation, endpoint_name, app_ids in told:
+        if not app_ids:
+            continue
         content = observation.content
         event = events.notification(
             device_id=observation.device_id,

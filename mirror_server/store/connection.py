@@ -15,7 +15,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
 from mirror_server.store.failures import DatabaseError, StorageFailed
-from mirror_server.store.session import Cursor
+from mirror_server.store.session import Cursor, Parameters
 from mirror_server.store.url import shown
 
 CHANNEL = "mirror"
@@ -46,7 +46,7 @@ class _TextDumper(StrDumper):
 
 
 class Connection:
-    """A connection that takes the statements of the store, with their parameters written as ``:name``."""
+    """A connection that takes the statements of the store, with parameters written as ``:name`` or ``?``."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -59,7 +59,7 @@ class Connection:
         self._raw.adapters.register_dumper(str, _TextDumper)
         self._numbers = count(1)
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] = {}, /) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
         """Execute a statement."""
         return self._raw.execute(_translated(statement), parameters, binary=True)
 
@@ -70,12 +70,13 @@ class Connection:
             while rows := cursor.fetchmany(size):
                 yield rows
 
-    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
+    def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement once for each set of parameters."""
         if len(parameters) == 1:
-            self.execute(statement, parameters[0])
-        else:
-            self._raw.cursor().executemany(_translated(statement), parameters)
+            return self.execute(statement, parameters[0])
+        cursor = self._raw.cursor()
+        cursor.executemany(_translated(statement), parameters)
+        return cursor
 
     def run(self, command: str) -> None:
         """Execute commands that have neither parameters nor a result."""
@@ -120,7 +121,7 @@ def opened(url: str) -> Connection:
 
 @lru_cache(maxsize=4096)
 def _translated(statement: str) -> bytes:
-    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).encode()
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).replace("?", "%s").encode()
 
 
 def is_of_storage(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -74,6 +74,13 @@ class Database:
         any more.
         """
         return self._writer.submit(work, insists=True, of_duty=of_duty)
+
+    def insist_together(self, work: Callable[[Session, list[T]], None], items: Sequence[T]) -> Future[None]:
+        """Run ``work`` with these items as :meth:`insist` does, once for all calls that come one right after the other.
+
+        Each call is still on its own where one of them fails.
+        """
+        return self._writer.submit(work, items=items, insists=True, of_duty=True)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""

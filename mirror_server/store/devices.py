@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Session, parts
+from mirror_server.store.session import Session
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -64,6 +64,25 @@ class ResourceRow:
     desired_category: str | None
 
 
+class ReportedValue(NamedTuple):
+    """A value that was received from a device, and by what it came."""
+
+    value: bytes
+    content_type: str
+    origin: Origin
+    at: Instant
+    expires_at: Instant | None
+    device_id: str
+    path: str
+
+
+_REPORT = (
+    "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
+    " reported_expires_at = ? WHERE device_id = ? AND path = ?"
+)
+"""With the fields of a :class:`ReportedValue`."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnnouncedResource:
     """A resource as the device announces it now."""
@@ -103,15 +122,6 @@ def revision(session: Session, device_id: str) -> int | None:
     return number
 
 
-def endpoint_names(session: Session, device_ids: Collection[str]) -> dict[str, str]:
-    """The endpoint names of those of these devices that are known, by id."""
-    names: dict[str, str] = {}
-    for some in parts(sorted(device_ids)):
-        where, parameters = where_of([Condition("device_id", "IN", tuple(some))])
-        names |= dict(session.rows(f"SELECT device_id, endpoint_name FROM devices{clause(where)}", **parameters))
-    return names
-
-
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
     """The device with this endpoint name."""
     row = session.row(f"SELECT {_DEVICE} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
@@ -122,9 +132,9 @@ def put(session: Session, device: DeviceRow) -> None:
     """Store a device that made a full registration; its creation time stays what it was."""
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-        " created_at, updated_at, last_contact_at, registration_expires_at)"
+        " created_at, updated_at, last_contact_at, contact_noted_at, registration_expires_at)"
         " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
-        " :created_at, :updated_at, :last_contact_at, :registration_expires_at)"
+        " :created_at, :updated_at, :last_contact_at, :last_contact_at, :registration_expires_at)"
         " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
         " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"
         " queue_mode = excluded.queue_mode, lifetime_seconds = excluded.lifetime_seconds,"
@@ -150,8 +160,8 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
     """Note that something came from these devices."""
     session.run_many(
-        "UPDATE devices SET last_contact_at = :at WHERE device_id = :device_id AND last_contact_at < :at",
-        [{"device_id": device_id, "at": at} for device_id in device_ids],
+        "UPDATE devices SET last_contact_at = ? WHERE device_id = ? AND last_contact_at < ?",
+        [(at, device_id, at) for device_id in device_ids],
     )
 
 
@@ -197,9 +207,29 @@ def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]
     return [DeviceRow(*row) for row in rows]
 
 
+def note_contacts(session: Session, since: Instant, *, most: int) -> int:
+    """Note the last contact where the one noted was before the instant and another came since; of so many at most.
+
+    The last contact has no index, which each value that comes from a device would have to move it in: the one noted
+    has, and is never later.
+
+    Returns:
+        Of how many devices it was noted.
+    """
+    return session.run(
+        "UPDATE devices SET contact_noted_at = last_contact_at WHERE device_id IN (SELECT device_id FROM devices"
+        " WHERE contact_noted_at < :since AND last_contact_at >= :since LIMIT :most)",
+        since=since,
+        most=most,
+    )
+
+
 def silent_since(session: Session, instant: Instant) -> list[str]:
     """The ids of the devices whose last connection was before the instant."""
-    rows = session.rows("SELECT device_id FROM devices WHERE last_contact_at < :instant", instant=instant)
+    rows = session.rows(
+        "SELECT device_id FROM devices WHERE contact_noted_at < :instant AND last_contact_at < :instant",
+        instant=instant,
+    )
     return [row[0] for row in rows]
 
 
@@ -229,17 +259,11 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
-        " VALUES (:device_id, :path, 1, :resource_type, :content_type, :observable)"
+        " VALUES (?, ?, 1, ?, ?, ?)"
         " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
         " content_type = excluded.content_type, observable = excluded.observable",
         [
-            {
-                "device_id": device_id,
-                "path": resource.path,
-                "resource_type": resource.resource_type,
-                "content_type": resource.content_type,
-                "observable": int(resource.observable),
-            }
+            (device_id, resource.path, resource.resource_type, resource.content_type, int(resource.observable))
             for resource in announced_now
         ],
     )
@@ -265,25 +289,22 @@ def reported_value(session: Session, device_id: str, path: str) -> bytes | None:
     return value
 
 
-def report(session: Session, values: Sequence[dict[str, Any]], *, contact_at: Instant | None = None) -> None:
+def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> None:
     """Store values that were received from devices.
 
     Args:
         session: The transaction.
-        values: ``device_id, path, value, content_type, origin, at, expires_at`` of each.
+        values: The values, in the order in which they were received.
         contact_at: When they came, where that is not noted otherwise.
     """
-    session.run_many(
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
-        " reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at)"
-        " VALUES (:device_id, :path, 1, '', :content_type, 1, :value, :content_type, :origin, :at, :expires_at)"
-        " ON CONFLICT (device_id, path) DO UPDATE SET reported_value = excluded.reported_value,"
-        " reported_content_type = excluded.reported_content_type, reported_origin = excluded.reported_origin,"
-        " reported_at = excluded.reported_at,"
-        " reported_expires_at = excluded.reported_expires_at",
-        values,
-    )
-    revisions.note_change(session, {value["device_id"] for value in values}, contact_at=contact_at)
+    if session.run_many(_REPORT, values) < len(values):
+        session.run_many(
+            "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
+            " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
+            [(value.device_id, value.path, value.content_type) for value in values],
+        )
+        session.run_many(_REPORT, values)
+    revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:

@@ -59,10 +59,9 @@ def append(
         return None
     end = LogEnd(*row)
     session.run_many(
-        "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
-        " VALUES (:app_id, :seq, :at, :device_id, :kind, :body)",
+        "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES (?, ?, ?, ?, ?, ?)",
         [
-            {"app_id": app_id, "seq": seq, "at": at, "device_id": device_id, "kind": kind, "body": body}
+            (app_id, seq, at, device_id, kind, body)
             for seq, (device_id, body) in enumerate(entries, end.last_seq - len(entries) + 1)
         ],
     )

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from mirror_server.store.connection import (
 from mirror_server.store.failures import DatabaseError, StorageFailed
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.neighbours import Neighbours
-from mirror_server.store.session import Cursor, Row, Session
+from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
 
 T = TypeVar("T")
@@ -88,6 +88,11 @@ class _Reading(Session):
         with _told():
             return super().rows(statement, **parameters)
 
+    def rows_of(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """See :class:`Session`."""
+        with _told():
+            return super().rows_of(statement, values)
+
     def row(self, statement: str, **parameters: Any) -> Row | None:
         """See :class:`Session`."""
         with _told():
@@ -135,13 +140,13 @@ class PostgresBackend:
         self._idle_readers: list[Connection] = []
         self._connect_again_at = 0.0
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] = {}, /) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
         """Execute a statement of the thread that writes, on the connection it has at this moment."""
         return self._connection.execute(statement, parameters)
 
-    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> None:
+    def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement of the thread that writes, once for each set of parameters."""
-        self._connection.executemany(statement, parameters)
+        return self._connection.executemany(statement, parameters)
 
     def begin(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""

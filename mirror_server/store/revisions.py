@@ -23,8 +23,14 @@ def last(session: Session) -> int:
 def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None) -> None:
     """Note that the device objects of these devices are not what they were, and perhaps that they were heard of."""
     revision = session.scalar("UPDATE revisions SET last_revision = last_revision + 1 RETURNING last_revision")
-    contact = ", last_contact_at = CASE WHEN last_contact_at < :at THEN :at ELSE last_contact_at END"
-    session.run_many(
-        f"UPDATE devices SET revision = :revision{contact if contact_at else ''} WHERE device_id = :device_id",
-        [{"device_id": device_id, "revision": revision, "at": contact_at} for device_id in device_ids],
-    )
+    known = dict.fromkeys(device_ids)
+    # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
+    if contact_at is None:
+        statement = "UPDATE devices SET revision = ? WHERE device_id = ?"
+        session.run_many(statement, [(revision, device_id) for device_id in known])
+    else:
+        statement = (
+            "UPDATE devices SET revision = ?,"
+            " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
+        )
+        session.run_many(statement, [(revision, contact_at, contact_at, device_id) for device_id in known])

@@ -9,6 +9,9 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 
+Parameters = Mapping[str, Any] | Sequence[Any]
+"""Values of a statement: by name for ``:name``, in order for ``?``."""
+
 _MOST_PARAMETERS = 500
 
 
@@ -36,17 +39,20 @@ class Cursor(Protocol):
 class Connection(Protocol):
     """A connection of ``sqlite3``, or one that takes the same statements."""
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] = ..., /) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters = ..., /) -> Cursor:
         """Execute a statement."""
         ...
 
-    def executemany(self, statement: str, parameters: Sequence[Mapping[str, Any]], /) -> object:
+    def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement once for each set of parameters."""
         ...
 
 
 class Session:
-    """Runs statements; named parameters stand in the statement as ``:name``."""
+    """Runs statements; named parameters stand in the statement as ``:name``.
+
+    Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -55,6 +61,10 @@ class Session:
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of the result."""
         return self._connection.execute(statement, parameters).fetchall()
+
+    def rows_of(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """All rows of the result of a statement with a ``?`` for each of the values."""
+        return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
         """The rows of the result, ``size`` of them at a time, so that they need not all be held at once."""
@@ -76,9 +86,9 @@ class Session:
         """Execute the statement; gives the number of rows it changed."""
         return self._connection.execute(statement, parameters).rowcount
 
-    def run_many(self, statement: str, parameters: Sequence[dict[str, Any]]) -> None:
-        """Execute the statement once for each set of parameters."""
-        self._connection.executemany(statement, parameters)
+    def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Execute a statement with ``?`` once for each row of values; gives the number of rows they changed."""
+        return self._connection.executemany(statement, rows).rowcount if rows else 0
 
     def after_commit(self, effect: Callable[[], None]) -> None:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""

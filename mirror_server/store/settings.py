@@ -36,7 +36,7 @@ def simulated_devices(session: Session) -> dict[str, str]:
 def put_simulated_devices(session: Session, documents: Mapping[str, str]) -> None:
     """Store the documents of simulated devices."""
     session.run_many(
-        "INSERT INTO simulated_devices (device_id, document) VALUES (:device_id, :document)"
+        "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
         " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",
-        [{"device_id": device_id, "document": document} for device_id, document in documents.items()],
+        list(documents.items()),
     )

@@ -9,11 +9,14 @@ from mirror_server.store import devices
 from mirror_server.store.devices import Condition, DeviceRow, clause, where_of
 from mirror_server.store.session import Row, Session
 
-STATE_COLUMNS = (
+REPORTED_COLUMNS = (
     "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at, "
-    "desired_value, desired_content_type, desired_status, desired_at, requested_at"
+    "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END"
 )
-"""What a table of states needs of a resource."""
+"""What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
+
+DESIRED_COLUMNS = "desired_value, desired_content_type, desired_status, desired_at, requested_at"
+"""What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
 
 # So few that they are gone before the garbage collector looks at them.
 _ROWS_AT_A_TIME = 200
@@ -54,21 +57,24 @@ def devices_of(session: Session, conditions: Sequence[Condition], page: Page) ->
 
 
 def resources_of(
-    session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str]
+    session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str], *, is_desired: bool = False
 ) -> Iterator[list[Row]]:
     """Device id and some columns of the resources of these devices, by device id and path, some hundred at a time.
 
     Args:
         session: The transaction.
-        columns: The columns, such as :data:`STATE_COLUMNS`.
+        columns: The columns, such as :data:`REPORTED_COLUMNS`.
         device_ids: The devices.
         patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
             any, all.
+        is_desired: Only resources that have a desired value.
     """
     if not device_ids:
         return iter(())
     parameters: dict[str, object] = {f"d{index}": device_id for index, device_id in enumerate(device_ids)}
     where = [f"device_id IN ({', '.join(f':{name}' for name in parameters)})"]
+    if is_desired:
+        where.append("desired_status IS NOT NULL")
     if patterns:
         where.append(f"({' OR '.join(_match(index, pattern, parameters) for index, pattern in enumerate(patterns))})")
     return session.each(

@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from mirror_server.store.backend import Write
+from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.session import Session
@@ -20,6 +21,9 @@ from mirror_server.store.session import Session
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10
+
+# What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
+_WRITER_CACHE_KIB = 32 * 1024
 
 _STORAGE_CODES = frozenset(
     {
@@ -70,6 +74,7 @@ class SqliteBackend:
                 _make_private(path)
             upgrade(URL.create("sqlite", database=str(path)))
             self._connection = self._connect()
+            self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
         except CommandError as error:
             raise newer_version(str(path), error) from error
         except (sqlite3.Error, DBAPIError, OSError) as error:
@@ -77,6 +82,7 @@ class SqliteBackend:
             raise DatabaseError(
                 f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
             ) from error
+        self._checkpoints = Checkpoints(self._connection, self._connect)
         self.writing = Session(self._connection)
         self._idle_readers: list[_Reader] = []
 
@@ -103,6 +109,7 @@ class SqliteBackend:
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("COMMIT")
+        self._checkpoints.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -169,6 +176,7 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         while self._idle_readers:
             self._idle_readers.pop().close()
+        self._checkpoints.close()
         self._connection.close()
 
     def _take_reader(self) -> _Reader:

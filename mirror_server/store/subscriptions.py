@@ -6,7 +6,8 @@ device registers anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from itertools import chain
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
@@ -43,8 +44,8 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, paths: Iter
     """Want these resources for an application, where it has no subscription of them yet."""
     session.run_many(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
-        " VALUES (:device_id, :path, :app_id, 0, 'wanted') ON CONFLICT (device_id, path, app_id) DO NOTHING",
-        [{"device_id": device_id, "path": path, "app_id": app_id} for path in paths],
+        " VALUES (?, ?, ?, 0, 'wanted') ON CONFLICT (device_id, path, app_id) DO NOTHING",
+        [(device_id, path, app_id) for path in paths],
     )
 
 
@@ -177,20 +178,29 @@ def cancelled(session: Session, device_id: str, path: str) -> None:
     )
 
 
-def active(session: Session, resources: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Who gets an observation event of these resources, each as device id and path; those of nobody are left out."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for some in parts(sorted(resources)):
-        wanted = ", ".join(f"(:d{index}, :p{index})" for index in range(len(some)))
-        parameters = {f"d{index}": device_id for index, (device_id, _) in enumerate(some)}
-        parameters |= {f"p{index}": path for index, (_, path) in enumerate(some)}
-        rows = session.rows(
-            f"WITH wanted (device_id, path) AS (VALUES {wanted}) SELECT device_id, path, app_id"
-            " FROM wanted JOIN subscriptions USING (device_id, path) WHERE state = 'active' ORDER BY app_id",
-            **parameters,
+def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, list[str]]]:
+    """Who gets an observation event of these resources, each given as device id and path.
+
+    Returns:
+        For each resource of a device that is known, the device's endpoint name and the applications.
+    """
+    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for some in parts(list(dict.fromkeys(resources))):
+        # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
+        size = 1 << (len(some) - 1).bit_length()
+        wanted = ", ".join(["(?, ?)"] * size)
+        rows = session.rows_of(
+            f"WITH wanted (device_id, path) AS (VALUES {wanted})"
+            " SELECT wanted.device_id, wanted.path, endpoint_name, app_id"
+            " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
+            " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
+            " AND state = 'active'",
+            [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))],
         )
-        for device_id, path, app_id in rows:
-            found.setdefault((device_id, path), []).append(app_id)
+        for device_id, path, endpoint_name, app_id in rows:
+            _, app_ids = found.setdefault((device_id, path), (endpoint_name, []))
+            if app_id is not None:
+                app_ids.append(app_id)
     return found
 
 

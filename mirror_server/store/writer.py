@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend
 from mirror_server.store.failures import NotOnDuty, StorageFailed, TooMuchWaiting
-from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -23,12 +24,18 @@ _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    run: Callable[[Session], Any]
+    run: Callable[..., Any]
     future: Future[Any]
     insists: bool
     of_duty: bool
+    items: Sequence[Any] | None
+    """What it is run with, together with those of work of the same kind beside it; ``None`` where it is run alone."""
+
+    @property
+    def kind(self) -> object:
+        return self if self.items is None else self.run
 
 
 _Outcome = tuple[_Work, Any, BaseException | None]
@@ -55,16 +62,25 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, run: Callable[[Session], T], *, insists: bool = False, of_duty: bool = False) -> Future[T]:
+    def submit(
+        self,
+        run: Callable[..., T],
+        *,
+        items: Sequence[Any] | None = None,
+        insists: bool = False,
+        of_duty: bool = False,
+    ) -> Future[T]:
         """Run work in a transaction.
 
         The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
         effects are dropped, and the future raises the same; the other work of the transaction is not touched.
 
         Args:
-            run: The work.
+            run: The work, given the session. It may be run more than once, and what it did before is undone then.
+            items: What the work is given besides. Work that is the same, submitted one right after the other, may be
+                run once, with the items of all in their order.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
-                cannot be refused. It may be run more than once.
+                cannot be refused.
             of_duty: Whether it is only to be stored while this process is the one on duty.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
@@ -76,7 +92,7 @@ class Writer:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists, of_duty))
+        self._queue.put(_Work(run, future, insists, of_duty, items))
         return future
 
     def count_waiting(self) -> int:
@@ -122,7 +138,7 @@ class Writer:
     def _process(self, group: list[_Work]) -> None:
         try:
             self._backend.begin()
-            outcomes = [self._perform(work) for work in group]
+            outcomes = self._perform_all(group)
             self._backend.commit()
         except Exception as error:
             self._undo()
@@ -135,13 +151,34 @@ class Writer:
         for effect in effects:
             _perform_effect(effect)
 
-    def _perform(self, work: _Work) -> _Outcome:
-        if work.of_duty and not self._backend.on_duty:
-            return work, None, NotOnDuty("another process is on duty")
+    def _perform_all(self, group: list[_Work]) -> list[_Outcome]:
+        """Run the work; if some of it fails, all of it once more, each apart, which costs more."""
+        try:
+            same = (list(works) for _, works in groupby(group, attrgetter("kind")))
+            return [outcome for works in same for outcome in self._perform(works)]
+        except Exception as error:
+            if self._backend.is_of_storage(error):
+                raise
+            self._undo()
+            self._backend.begin()
+            return [self._perform_apart(work) for work in group]
+
+    def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
+        """Run work of one kind once."""
+        first = works[0]
+        if first.of_duty and not self._backend.on_duty:
+            return [(work, None, NotOnDuty("another process is on duty")) for work in works]
+        if first.items is None:
+            result = first.run(self._session)
+        else:
+            result = first.run(self._session, [item for work in works for item in work.items or ()])
+        return [(work, result, None) for work in works]
+
+    def _perform_apart(self, work: _Work) -> _Outcome:
         mark = self._session.mark()
         self._backend.begin_work()
         try:
-            result = work.run(self._session)
+            (outcome,) = self._perform([work])
         except Exception as error:
             if self._backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
@@ -150,7 +187,7 @@ class Writer:
             self._session.forget_effects(mark)
             return work, None, error
         self._backend.end_work()
-        return work, result, None
+        return outcome
 
     def _undo(self) -> None:
         self._session.take_effects()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from flask import Blueprint, Response
 
-from mirror_sdk.wire.subscriptions import PresubscriptionRules
+from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.subscriptions import SubscriptionService

@@ -17,7 +17,7 @@ from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.keys import Scope
 from mirror_server.store import devices, logs, subscriptions
 from mirror_server.store.database import Database
-from mirror_server.store.devices import AnnouncedResource, DeviceRow
+from mirror_server.store.devices import AnnouncedResource, DeviceRow, ReportedValue
 from mirror_server.store.session import Session
 
 _DEVICES_A_TRANSACTION = 500
@@ -74,15 +74,15 @@ def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, 
         devices.report(
             session,
             [
-                {
-                    "device_id": name,
-                    "path": path,
-                    "value": f"{random_.uniform(-20, 40):.2f}".encode(),
-                    "content_type": "text/plain",
-                    "origin": "subscription",
-                    "at": now,
-                    "expires_at": None,
-                }
+                ReportedValue(
+                    value=f"{random_.uniform(-20, 40):.2f}".encode(),
+                    content_type="text/plain",
+                    origin="subscription",
+                    at=now,
+                    expires_at=None,
+                    device_id=name,
+                    path=path,
+                )
                 for path in paths
             ],
         )

@@ -23,7 +23,6 @@ import pyarrow.parquet
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.frames.device_batches import joined
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire import device_object
@@ -81,7 +80,7 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
         taken = read_snapshot(request, tables.append, {"Content-Type": _ARROW}, file)
-    return request.frame(taken, joined(tables))
+    return request.frame(taken, tables)
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:

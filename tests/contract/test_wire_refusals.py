@@ -19,7 +19,8 @@ from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.directory import Device, DevicePage
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, NotificationMessage
-from mirror_sdk.wire.subscriptions import MAX_PATHS, MAX_RULES, PresubscriptionRule, PresubscriptionRules
+from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
+from mirror_sdk.wire.subscriptions import MAX_PATHS, MAX_RULES, PresubscriptionRule
 
 READ = {"method": "GET", "uri": "/3303/0/5700"}
 URL = {"url": "https://app.example/callback"}

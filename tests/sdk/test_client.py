@@ -476,11 +476,14 @@ def test_importing_the_package_loads_nothing_else():
 
 def test_importing_the_client_leaves_out_what_it_does_not_need():
     code = (
-        "import sys; from mirror_sdk import MirrorClient; import httpx;"
-        " print(sorted({'rich', 'mirror_sdk._async_client', 'httpx._main', 'flask'} & set(sys.modules)), httpx.Client)"
+        "import sys; from mirror_sdk import MirrorClient; unused = {'rich', 'mirror_sdk._async_client', 'httpx._main',"
+        " 'flask', 'asyncio', 'http.server', 'xml.etree', 'mirror_sdk.wire.bench'};"
+        " print('httpx' in sys.modules, sorted(unused & set(sys.modules)));"
+        " MirrorClient('http://localhost', 'a-key').close(); import httpx;"
+        " print(httpx.Client, sorted(unused & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown == "[] <class 'httpx.Client'>\n"
+    assert shown == "False []\n<class 'httpx.Client'> []\n"
 
 
 def test_importing_the_client_does_not_import_pandas():

@@ -1,7 +1,9 @@
 import base64
 import copy
+import dataclasses
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
@@ -63,6 +65,31 @@ class Cells(HTMLParser):
     def handle_data(self, data):
         if self.rows and self.rows[-1]:
             self.rows[-1][-1] += data
+
+
+def test_a_device_object_that_was_not_looked_at_is_the_same():
+    def fresh():
+        return device_object(state("/3311/0/5851", b"40", b"60"), state("/3303/0/5700", b"21.5"))
+
+    looked_at = fresh()
+    assert list(looked_at.resources) == ["/3311/0/5851", "/3303/0/5700"]
+    assert fresh() == looked_at
+    assert repr(fresh()) == repr(looked_at)
+    assert pickle.loads(pickle.dumps(fresh())) == copy.copy(fresh()) == copy.deepcopy(fresh()) == looked_at
+    assert dataclasses.asdict(fresh()) == dataclasses.asdict(looked_at)
+    assert dataclasses.replace(fresh(), device_id="other").resources == looked_at.resources
+    assert type(fresh().resources) is dict
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(fresh())
+    with pytest.raises(AttributeError, match="'DeviceObject' object has no attribute 'resource'"):
+        fresh().resource  # noqa: B018 - that it is not there is the point
+
+
+def test_threads_that_look_at_a_device_object_at_once_see_the_same():
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            device = device_object(*(state(f"/3303/{number}/5700", b"21.5") for number in range(20)))
+            assert {len(seen) for seen in pool.map(lambda one: one.resources, [device] * 4)} == {20}
 
 
 def test_reported_and_desired_values_are_typed():

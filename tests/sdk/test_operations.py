@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirror_sdk import _bench_operations as bench_ops
 from mirror_sdk import _operations as ops
 from mirror_sdk._exchange import Operation
 from mirror_sdk._operations import Gap, Poll
@@ -102,20 +103,20 @@ SENT = [
     (ops.poll_log(7, hold_seconds=900), "GET", "/v2/notification/pull", {"after": 7, "hold": 55}, None),
     (ops.delete_poll_channel(), "DELETE", "/v2/notification/pull", {}, None),
     (ops.get_health(), "GET", "/healthz", {}, None),
-    (ops.list_bench_devices(), "GET", "/sim/v1/devices", {}, None),
-    (ops.add_bench_device({"endpoint_name": "s"}), "POST", "/sim/v1/devices", {}, {"endpoint_name": "s"}),
-    (ops.patch_bench_device("d1", {"online": False}), "PATCH", "/sim/v1/devices/d1", {}, {"online": False}),
+    (bench_ops.list_bench_devices(), "GET", "/sim/v1/devices", {}, None),
+    (bench_ops.add_bench_device({"endpoint_name": "s"}), "POST", "/sim/v1/devices", {}, {"endpoint_name": "s"}),
+    (bench_ops.patch_bench_device("d1", {"online": False}), "PATCH", "/sim/v1/devices/d1", {}, {"online": False}),
     (
-        ops.put_bench_resource("d1", "/3303/0/5700", {"value": "1", "writable": None}),
+        bench_ops.put_bench_resource("d1", "/3303/0/5700", {"value": "1", "writable": None}),
         "PUT",
         "/sim/v1/devices/d1/resources/3303/0/5700",
         {},
         {"value": "1"},
     ),
-    (ops.delete_bench_resource("d1", "/3/0/0"), "DELETE", "/sim/v1/devices/d1/resources/3/0/0", {}, None),
-    (ops.bench_registration("d1", "POST"), "POST", "/sim/v1/devices/d1/registration", {}, None),
-    (ops.get_bench_clock(), "GET", "/sim/v1/clock", {}, None),
-    (ops.advance_bench_clock(60), "POST", "/sim/v1/clock", {}, {"advance_seconds": 60}),
+    (bench_ops.delete_bench_resource("d1", "/3/0/0"), "DELETE", "/sim/v1/devices/d1/resources/3/0/0", {}, None),
+    (bench_ops.bench_registration("d1", "POST"), "POST", "/sim/v1/devices/d1/registration", {}, None),
+    (bench_ops.get_bench_clock(), "GET", "/sim/v1/clock", {}, None),
+    (bench_ops.advance_bench_clock(60), "POST", "/sim/v1/clock", {}, {"advance_seconds": 60}),
 ]
 
 
@@ -149,8 +150,8 @@ def test_a_device_id_that_would_be_another_path_is_refused(device_id):
         (lambda: ops.put_subscription("d", "3303/0/5700"), "resource path"),
         (lambda: ops.put_presubscriptions([{"resource_path": ["/*/0"]}], apply_now=False), "resource_path"),
         (lambda: ops.list_devices({"created_at__gte": datetime(2026, 1, 1)}, limit=None), "created_at__gte"),
-        (lambda: ops.advance_bench_clock(0), "advance_seconds"),
-        (lambda: ops.patch_bench_device("d", {"answer": "maybe"}), "answer"),
+        (lambda: bench_ops.advance_bench_clock(0), "advance_seconds"),
+        (lambda: bench_ops.patch_bench_device("d", {"answer": "maybe"}), "answer"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
@@ -202,10 +203,10 @@ def test_subscriptions_are_read_with_none_of_them_as_a_404():
 
 def test_rules_and_bench_answers_are_read():
     assert ops.get_presubscriptions().finish(answered(body=[{"endpoint-type": "L"}]))[0].endpoint_type == "L"
-    assert ops.list_bench_devices().finish(answered(body={"data": []})) == []
-    assert ops.add_bench_device({"endpoint_name": "s"}).finish(answered(201, {"id": "d7"})) == "d7"
+    assert bench_ops.list_bench_devices().finish(answered(body={"data": []})) == []
+    assert bench_ops.add_bench_device({"endpoint_name": "s"}).finish(answered(201, {"id": "d7"})) == "d7"
     clock = answered(body={"now": "2026-01-05T08:00:00.000Z", "manual": True})
-    assert ops.get_bench_clock().finish(clock).now == datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert bench_ops.get_bench_clock().finish(clock).now == datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
 def test_a_poll_is_read_with_its_cursor_message_and_gap():
@@ -232,7 +233,7 @@ def test_a_gap_that_cannot_be_read_is_still_a_gap(gap):
         (ops.get_directory_device("d1"), Answered(content=b"<html>")),
         (ops.get_directory_device("d1"), answered(body={"id": "d1"})),
         (ops.get_directory_device("d1"), answered(302)),
-        (ops.add_bench_device({"endpoint_name": "s"}), answered(201, {})),
+        (bench_ops.add_bench_device({"endpoint_name": "s"}), answered(201, {})),
     ],
 )
 def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):

@@ -216,7 +216,7 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, bench, lights):
     applied = []
     thread = threading.Thread(target=lambda: applied.append(plan.apply(concurrency=1)))
     thread.start()
-    while statuses(plan.result)[1] != "pending":
+    while thread.is_alive() and statuses(plan.result)[1] != "pending":
         thread.join(0.01)
     with pytest.raises(ValueRefused, match="being applied already"):
         plan.apply()

@@ -5,6 +5,7 @@ import traceback
 import httpx
 import pytest
 
+from mirror_sdk import _bench_operations as bench_ops
 from mirror_sdk import _operations as ops
 from mirror_sdk._sender import Sender
 from mirror_sdk.config import Settings
@@ -125,7 +126,7 @@ def test_what_means_the_same_twice_is_sent_again_when_its_answer_was_lost():
 def test_what_is_not_safe_to_repeat_is_sent_once():
     service = Service(httpx.ReadTimeout("late"))
     with pytest.raises(ConnectionFailed):
-        sender(service).send(ops.advance_bench_clock(60))
+        sender(service).send(bench_ops.advance_bench_clock(60))
     assert len(service.requests) == 1
 
 

@@ -1,13 +1,15 @@
 """Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import databases
 import pytest
 
-from mirror_server.store import settings
+from mirror_server.store import checkpoints, devices, settings
 from mirror_server.store.database import Database
 
 
@@ -60,6 +62,41 @@ def test_work_of_one_group_fails_alone(database):
     assert database.settle(10)
     assert effects == ["a", "b"]
     assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
+
+
+def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database):
+    done, (started, go_on) = [], (threading.Event(), threading.Event())
+
+    def put(session, names):
+        done.append(list(names))
+        for name in names:
+            settings.put(session, name, "x")
+        if "bad" in names:
+            raise ValueError("no")
+
+    def hold(_session):
+        started.set()
+        go_on.wait(10)
+
+    def submit(*names):
+        return database.insist_together(put, names)
+
+    database.submit(hold)
+    assert started.wait(10)
+    together = [submit("a", "b"), submit("c"), database.submit(hold), submit("d")]
+    go_on.set()
+    assert [future.result(10) for future in together] == [None] * 4
+    assert done == [["a", "b", "c"], ["d"]]
+    started.clear()
+    go_on.clear()
+    done.clear()
+    database.submit(hold)
+    assert started.wait(10)
+    apart = [submit("e"), submit("bad"), submit("f")]
+    go_on.set()
+    assert [future.exception(10) and str(future.exception()) for future in apart] == [None, "no", None]
+    assert done == [["e", "bad", "f"], ["e"], ["bad"], ["f"]]
+    assert [stored(database, name) for name in ("a", "b", "c", "d", "e", "bad", "f")] == ["x"] * 5 + [None, "x"]
 
 
 def test_an_effect_sees_what_was_stored_on_another_connection(database):
@@ -130,7 +167,7 @@ def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_
     databases.execute(
         url,
         "INSERT INTO settings VALUES ('kept', 'x')",
-        "INSERT INTO devices VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 0, 0)",
+        "INSERT INTO devices VALUES ('d', 'e', '', 1, 0, 60, 0, 0, 5, 0)",
         resource.format("/1/0/0", 7),
         resource.format("/1/0/1", 8),
         "INSERT INTO commands (command_id, app_id, async_id, device_id, method, path, content_type, requested_at,"
@@ -143,6 +180,33 @@ def test_a_database_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_
         with newest.read() as session:
             assert session.rows("SELECT * FROM callbacks") == []
             written = dict(session.rows("SELECT path, desired_content_type FROM resources"))
+            assert [devices.silent_since(session, instant) for instant in (5, 6)] == [[], ["d"]]
         assert written == {"/1/0/0": "application/octet-stream", "/1/0/1": "text/plain"}
     finally:
         newest.close()
+
+
+@pytest.mark.skipif(databases.ON_POSTGRESQL, reason="tells of the SQLite file")
+def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 10)
+    path = tmp_path / "mirror.db"
+    database = Database(f"sqlite:///{path}")
+
+    def in_the_file():
+        # Without the log beside it.
+        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+            return connection.execute("SELECT count(*) FROM settings").fetchone()[0]
+
+    before = in_the_file()
+    try:
+        for number in range(1000):
+            database.write(lambda session, name=str(number): settings.put(session, name, "x"))
+            if in_the_file() > before:
+                break
+        else:
+            pytest.fail("nothing came into the file")
+        database.write(lambda session: settings.put(session, "last", "x"))
+        assert stored(database, "last") == "x"
+    finally:
+        database.close()
+    assert in_the_file() == before + number + 2

@@ -22,7 +22,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.services import Services
 from mirror_server.store import devices, revisions, settings
 from mirror_server.store.database import Database
-from mirror_server.store.devices import DeviceRow
+from mirror_server.store.devices import DeviceRow, ReportedValue
 from mirror_server.store.failures import NotOnDuty, StorageFailed
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
@@ -157,8 +157,8 @@ def device_row(device_id: str) -> DeviceRow:
 
 
 def report_number(session: Any, *, device_id: str, number: int) -> int:
-    value = {"value": str(number).encode(), "content_type": "text/plain", "origin": "read", "expires_at": None}
-    devices.report(session, [{"device_id": device_id, "path": PATH, "at": number, **value}])
+    value = ReportedValue(str(number).encode(), "text/plain", "read", number, None, device_id, PATH)
+    devices.report(session, [value])
     return number
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from mirror_server.service import devices as service_devices
+
 TEMPERATURE = "/3303/0/5700"
 HOUR = 3600
 DAY = 24 * HOUR
@@ -53,6 +55,20 @@ def test_the_months_are_counted_by_the_calendar(server, key, exists):
     assert exists(device)
     server.advance(key, HOUR + 1)
     assert not exists(device)
+
+
+def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, monkeypatch):
+    monkeypatch.setattr(service_devices, "_CONTACTS_AT_ONCE", 2)
+    added = [server.add_device(key, f"sensor-{number}") for number in range(6)]
+    server.patch(key, added[0], online=False)
+    server.advance(key, DAY)
+    for device in added[1:]:
+        server.registration(key, device, "PUT")
+        server.patch(key, device, online=False)
+    server.advance(key, SIX_MONTHS - DAY + HOUR)
+    assert [exists(device) for device in added] == [False] + [True] * 5
+    server.advance(key, DAY)
+    assert not any(exists(device) for device in added)
 
 
 @pytest.mark.parametrize("contact", ["command", "observation", "update", "registration", "deregistration", "online"])

@@ -1,0 +1,79 @@
+"""What to send to the bench, and how to read what comes back. Nothing in here does I/O. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirror_sdk._exchange import Answer, Operation, read_json
+from mirror_sdk._operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.bench import (
+    BenchAdvance,
+    BenchClock,
+    BenchDevice,
+    BenchDeviceAdded,
+    BenchDeviceList,
+    BenchDevicePatch,
+    BenchNewDevice,
+    BenchResourceBody,
+)
+
+_LONGEST_ADVANCE_SECONDS = 600
+"""Everything that falls due on the way happens before the answer to an advance of the clock."""
+
+
+def list_bench_devices() -> Operation[list[BenchDevice]]:
+    """The simulated devices and their state."""
+    return Operation("GET", routes.BENCH_DEVICES, _read_devices)
+
+
+def add_bench_device(given: Mapping[str, object]) -> Operation[str]:
+    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
+    return Operation("POST", routes.BENCH_DEVICES, _read_id, json=checked_body(BenchNewDevice, given))
+
+
+def patch_bench_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
+    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
+    route = of_device(routes.BENCH_DEVICE, device_id)
+    return Operation("PATCH", route, nothing, json=checked_body(BenchDevicePatch, given))
+
+
+def put_bench_resource(device_id: str, path: str, given: Mapping[str, object]) -> Operation[None]:
+    """A simulated device changes a value of its own, or gets a resource. Raises ``ValueError`` for what cannot be."""
+    route = of_resource(routes.BENCH_RESOURCE, device_id, path)
+    return Operation("PUT", route, nothing, json=checked_body(BenchResourceBody, given))
+
+
+def delete_bench_resource(device_id: str, path: str) -> Operation[None]:
+    """A simulated device removes a resource."""
+    return Operation("DELETE", of_resource(routes.BENCH_RESOURCE, device_id, path), nothing)
+
+
+def bench_registration(device_id: str, method: str) -> Operation[None]:
+    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
+    return Operation(method, of_device(routes.BENCH_REGISTRATION, device_id), nothing)
+
+
+def get_bench_clock() -> Operation[BenchClock]:
+    """The service's clock."""
+    return Operation("GET", routes.BENCH_CLOCK, read_json(BenchClock.model_validate_json))
+
+
+def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
+    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    json_body = checked_body(BenchAdvance, {"advance_seconds": seconds})
+    return Operation(
+        "POST",
+        routes.BENCH_CLOCK,
+        read_json(BenchClock.model_validate_json),
+        json=json_body,
+        hold_seconds=_LONGEST_ADVANCE_SECONDS,
+    )
+
+
+def _read_devices(answer: Answer) -> list[BenchDevice]:
+    return read_json(BenchDeviceList.model_validate_json)(answer).data
+
+
+def _read_id(answer: Answer) -> str:
+    return read_json(BenchDeviceAdded.model_validate_json)(answer).id

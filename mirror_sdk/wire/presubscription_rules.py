@@ -1,0 +1,16 @@
+"""E3, the body with all rules as a model, for descriptions of the interface. Source: specification E3; wire.md 3.
+
+It stands apart because ``pydantic.RootModel`` takes long to import, and only a server needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, RootModel
+
+from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
+
+
+class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
+    """All rules of an application, in their order."""
