@@ -115,7 +115,7 @@ class Bridge:
                 await self._stream(streams[0], answer, receive, send)
                 return
             if parked:
-                answer = await self._wait(parked[0], environ, receive)
+                answer = await self._wait(parked.pop(), environ, receive)
         finally:
             self._parked_polls -= held
         if answer is not None:

@@ -21,7 +21,7 @@ from mirror_server.services import Services
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
-_COLLECT_ALL_EVERY = 1000
+_COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
