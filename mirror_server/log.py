@@ -117,12 +117,16 @@ class NotificationLog:
         all of it makes one message.
 
         Raises:
-            Refusal: The log never reached that number.
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
         """
         added = more.result() if more.done() else None
         if added is not None and added.cursor == self._newest_seq[app_id] and added.entries[0].seq == after + 1:
             return added
-        return self.read(app_id, after)
+        try:
+            return self.read(app_id, after)
+        except Refusal as refusal:
+            message = "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
+            raise Refusal(401, message) from refusal
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
         """What follows the number ``after``: the entries of the next message, none if there is nothing new.

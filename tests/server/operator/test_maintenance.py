@@ -332,3 +332,15 @@ def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids,
     assert subscribed == 0
     assert (stream.take(), stream.is_over) == (b"", True)
     assert mirror_server("check", "--database", url).output == "all is well\n"
+
+
+def test_a_poll_whose_key_is_revoked_is_told_so(services, app_id, device_ids, url):
+    services.bench.simulator.register(device_ids[0])
+    assert services.database.settle(10)
+    last_seq, more = services.log.last_seq(app_id), services.log.more(app_id)
+    assert last_seq > 0
+    assert services.log.read(app_id, last_seq).entries == []
+    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+    with pytest.raises(Refusal, match="revoked") as refused:
+        services.log.read_more(app_id, last_seq, more)
+    assert refused.value.code == 401
