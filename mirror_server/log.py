@@ -125,7 +125,9 @@ class NotificationLog:
         try:
             return self.read(app_id, after)
         except Refusal as refusal:
-            message = "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
+            message = (
+                "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
+            )
             raise Refusal(401, message) from refusal
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
