@@ -11,7 +11,7 @@ machine whose disk takes 200 us for a sync when it is busy and 300 us after 5 ms
   50  the writer's thread runs: the first change of threads, at once, as nothing lingers for more work
   60  ``BEGIN IMMEDIATE``
  215  seven statements; 75 of them where they are repeated at once, the rest is what cold caches cost
- 560  commit: 30 for 6 to 9 pages of the log ahead of the file, the rest is the disk's
+ 560  commit: 30 without its sync, the rest is the disk's
  585  the waiting futures are set and the event loop is called: one write to its own descriptor
  615  the loop runs: the second change of threads
  660  the answer is made: nothing is read, the entry comes from who stored it (before that 95, now 45)
@@ -22,7 +22,7 @@ A request for hello takes 145 of these, hot from the one before it. So the disk 
 three times cannot be had on such a disk by anything the server does.
 
 10,000 polls that one event wakes: 110 us of the server's core each (130 where each reads and encodes its own page),
-of which the two writes are 23, 15 of them for the wake-up of the client. Python's garbage collector went through all
+of which the two writes are 23. Python's garbage collector went through all
 objects of all polls, most of a second each time, until what is there at the start was set apart and old objects were
 looked at a tenth as often; since then 10,000 polls are opened in half of the time.
 
