@@ -108,8 +108,9 @@ class MirrorApp(Flask):
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """What finds the route of a request: by its path alone, whatever host it names."""
-        if request is None:
-            return None
+        # Of a websocket's handshake Flask knows that no route is meant.
+        if request is None or "HTTP_UPGRADE" in request.environ:
+            return super().create_url_adapter(request)
         environ = request.environ
         return self.url_map.bind("", path_info=environ["PATH_INFO"], default_method=environ["REQUEST_METHOD"])
 

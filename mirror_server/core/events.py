@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+from binascii import b2a_base64
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +11,7 @@ from mirror_server.core.instants import Instant
 
 def encode(payload: bytes) -> str:
     """Base64, as every payload travels."""
-    return base64.b64encode(payload).decode("ascii")
+    return b2a_base64(payload, newline=False).decode("ascii")
 
 
 def async_response(

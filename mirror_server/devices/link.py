@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mirror_server.core.instants import Instant
 
@@ -37,8 +37,7 @@ class Registration:
     device_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """A value on its way: raw payload, its content type, and for how many seconds it is fresh (``None``: not said)."""
 
     payload: bytes
@@ -46,9 +45,11 @@ class Content:
     max_age_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it."""
+class Observation(NamedTuple):
+    """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it.
+
+    As its content it is a tuple, which is made in half the time of a frozen dataclass: thousands come in a second.
+    """
 
     device_id: str
     path: str

@@ -27,8 +27,8 @@ FIGURES = {
         "snapshot, held / the same bytes from a file",
     ],
     "processes": ["E1, PostgreSQL / SQLite, one process each", "E1, 4 processes / 1", "write, 2 processes / 1"],
-    "import_time": ["from mirror_sdk import MirrorClient"],
-    "call_overhead": ["device object, MirrorClient / httpx"],
+    "import_time": ["from mirror_sdk import MirrorClient", "the same, and the first client"],
+    "call_overhead": ["device object, MirrorClient / httpx", "device object and its values, MirrorClient / httpx"],
 }
 
 
@@ -71,5 +71,5 @@ def test_a_peer_that_cannot_be_installed_ends_in_words_and_keeps_what_was_measur
     assert ended.returncode == 1
     assert "read_value failed: " in ended.stderr
     content = json.loads(result.read_text())
-    assert [figure["benchmark"] for figure in content["figures"]] == ["import_time"]
+    assert {figure["benchmark"] for figure in content["figures"]} == {"import_time"}
     assert list(content["failed"]) == ["read_value"]
