@@ -21,10 +21,10 @@ machine whose disk takes 200 us for a sync when it is busy and 300 us after 5 ms
 A request for hello takes 145 of these, hot from the one before it. So the disk alone is more than twice a hello, and
 three times cannot be had on such a disk by anything the server does.
 
-10,000 polls that one event wakes: 110 us of the server's core each (130 where each reads and encodes its own page),
-of which the two writes are 23. Python's garbage collector went through all
-objects of all polls, most of a second each time, until what is there at the start was set apart and old objects were
-looked at a tenth as often; since then 10,000 polls are opened in half of the time.
+10,000 polls that one event wakes: 110 us of the server's core each (130 where each reads and encodes its own page), of
+which the two writes are 23. Python's garbage collector went through all objects of all polls, most of a second each
+time, until what is there at the start was set apart and old objects were looked at a tenth as often; since then 10,000
+polls are opened in half of the time.
 
 Tried without gain: a shorter switch interval of the interpreter (1/2 and 1/5 ms, nobody computes meanwhile); giving the
 core away after the commit; head and body in one write by a transport that holds the head back (nothing here, 3 % of
