@@ -39,8 +39,14 @@ class Checkpoints:
         if changes < self._due_at or (self._thread is not None and self._thread.is_alive()):
             return
         self._due_at = changes + _CHANGES_A_CHECKPOINT
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # What was just committed must not look as if it had failed; the one who writes does it in the end.
+            _log.debug("no thread for a checkpoint", exc_info=True)
+        else:
+            self._thread = thread
 
     def close(self) -> None:
         """Wait for the checkpoint that is under way."""

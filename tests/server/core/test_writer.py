@@ -210,3 +210,23 @@ def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, 
     finally:
         database.close()
     assert in_the_file() == before + number + 2
+
+
+@pytest.mark.sqlite
+def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 1)
+    database = Database(f"sqlite:///{tmp_path / 'mirror.db'}")
+    tried = []
+
+    def start(thread):
+        tried.append(thread.name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    try:
+        for number in range(3):
+            database.write(lambda session, name=str(number): settings.put(session, name, "x"))
+    finally:
+        monkeypatch.undo()
+        database.close()
+    assert tried == ["checkpoint"] * 3
