@@ -8,8 +8,16 @@ export function element(name, properties, ...children) {
   return made;
 }
 
+// The focus stays with what looks the same: lists are shown anew at any moment.
 export function fill(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? looksOf(document.activeElement) : null;
   parent.replaceChildren(...children);
+  if (focused === null) return;
+  [...parent.querySelectorAll("*")].find((each) => looksOf(each) === focused)?.focus({ preventScroll: true });
+}
+
+function looksOf({ tagName, title, textContent }) {
+  return [tagName, title, textContent].join("\n");
 }
 
 // A moment in the visitor's time zone, in UTC when pointed at.

@@ -139,6 +139,16 @@ def test_devices_are_found_by_the_beginning_of_their_names_with_the_keyboard(vis
     expect(visit.page.locator("#device")).to_contain_text("a-light")
 
 
+def test_the_focus_stays_where_the_devices_are_shown_anew(visit: Visit) -> None:
+    visit.sign_in(visit.server.key())
+    device = visit.page.get_by_role("button", name="a-light")
+    device.focus()
+    visit.page.evaluate("document.querySelector('#devices tr').id = 'before'")
+    visit.page.evaluate("document.getElementById('prefix').dispatchEvent(new Event('input', {bubbles: true}))")
+    expect(visit.page.locator("#before")).to_have_count(0)
+    expect(device).to_be_focused()
+
+
 def test_a_server_that_stops_is_told_and_found_again(browser: Browser, start_server: Any) -> None:
     server: ServerProcess = start_server("--simulate", "0")
     key = server.key()
