@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy.engine import URL
 
 from mirror_server.store import migrate
 from mirror_server.store.database import Database
@@ -137,9 +136,9 @@ def tables(url: str) -> set[str]:
 def upgrade_to(url: str, revision: str) -> None:
     """Make the schema of a revision in a database without one."""
     if is_postgresql(url):
-        migrate.upgrade(URL.create("postgresql+psycopg"), revision, connect=lambda: psycopg.connect(url))
+        migrate.upgrade_postgresql(lambda: psycopg.connect(url), url, revision)
     else:
-        migrate.upgrade(URL.create("sqlite", database=url.removeprefix("sqlite:///")), revision)
+        migrate.upgrade_file(Path(url.removeprefix("sqlite:///")), revision)
 
 
 def is_postgresql(url: str) -> bool:

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
-from alembic.util import CommandError
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from psycopg import errors
 
-from mirror_server.store import processes
+from mirror_server.store import processes, schema
 from mirror_server.store.backend import Write
 from mirror_server.store.connection import (
     CHANNEL,
@@ -32,7 +30,6 @@ from mirror_server.store.connection import (
     unreachable,
 )
 from mirror_server.store.failures import DatabaseError, StorageFailed
-from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.neighbours import Neighbours
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
@@ -333,28 +330,52 @@ class PostgresBackend:
 
 
 def _bring_to_newest_schema(url: str) -> None:
+    """Make or change the schema where it is behind, in one transaction; where another process does so, wait for it."""
     connection = opened(url)
-    is_too_old = connection.server_version < _OLDEST_VERSION
-    connection.close()
-    if is_too_old:
-        raise DatabaseError(f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed")
+    try:
+        if connection.server_version < _OLDEST_VERSION:
+            raise DatabaseError(
+                f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
+            )
+        if not _is_newest(connection, url):
+            from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
-    def connect() -> Any:
-        raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)
+            migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url))
+    except psycopg.Error as error:
+        raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
+    finally:
+        connection.close()
+
+
+def _is_newest(connection: Connection, url: str) -> bool:
+    try:
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    except errors.UndefinedTable:
+        return False
+    return schema.is_newest(shown(url), [version for (version,) in found])
+
+
+def _connect_for_schema(url: str) -> Any:
+    raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)
+    try:
+        # Neither for another process nor for a table that is in use does it wait for ever.
+        raw.execute(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'".encode())
         # Processes that start together must not both change the schema.
         raw.execute("SELECT pg_advisory_lock(%s)", (_SCHEMA_LOCK,))
         raw.commit()
-        return raw
+    except psycopg.Error:
+        raw.close()
+        raise
+    return raw
 
-    try:
-        upgrade(URL.create("postgresql+psycopg"), connect=connect)
-    except CommandError as error:
-        raise newer_version(shown(url), error) from error
-    except (DBAPIError, psycopg.Error) as error:
-        reason = reason_of((error.orig if isinstance(error, DBAPIError) else None) or error)
-        raise DatabaseError(
-            f"cannot prepare the database {shown(url)}: {reason}; its user must be allowed to make tables in it"
-        ) from error
+
+def _cure(error: psycopg.Error) -> str:
+    """What to do about a database whose schema could not be changed; nothing was."""
+    if isinstance(error, errors.InsufficientPrivilege):
+        return "its user must be allowed to make tables in it"
+    if isinstance(error, errors.LockNotAvailable):
+        return "another process uses it; stop all processes of the earlier version, and start again"
+    return "nothing was changed; see PostgreSQL's log, and start again"
 
 
 def _payloads(process_id: str, words: Sequence[str]) -> Iterator[str]:

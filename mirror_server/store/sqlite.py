@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from alembic.util import CommandError
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
-
+from mirror_server.store import schema
 from mirror_server.store.backend import Write
 from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.migrate import newer_version, upgrade
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10
+_LOOK_AGAIN_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
@@ -39,6 +37,10 @@ _STORAGE_CODES = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
 
 _DAMAGE = {
     "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
@@ -72,16 +74,11 @@ class SqliteBackend:
         try:
             with suppress(FileExistsError):
                 _make_private(path)
-            upgrade(URL.create("sqlite", database=str(path)))
+            _bring_to_newest_schema(path)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-        except CommandError as error:
-            raise newer_version(str(path), error) from error
-        except (sqlite3.Error, DBAPIError, OSError) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            raise DatabaseError(
-                f"cannot open the database {path}: {cause}; name a file in a folder you may write to"
-            ) from error
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseError(f"cannot open the database {path}: {error}; {_cure(error)}") from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
         self.writing = Session(self._connection)
         self._idle_readers: list[_Reader] = []
@@ -118,8 +115,7 @@ class SqliteBackend:
 
     def is_of_storage(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # The lowest byte is the kind of error, the others tell more of it.
-        return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE_CODES
+        return _code(error) in _STORAGE_CODES
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -192,12 +188,72 @@ class SqliteBackend:
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
         )
-        connection.execute("PRAGMA journal_mode = WAL")
+        _keep_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         # What is deleted may be personal data: overwritten, not only forgotten.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
+
+
+def _bring_to_newest_schema(path: Path) -> None:
+    """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
+
+    Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
+        if _is_newest(connection, path):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        is_newest = _is_newest(connection, path)
+        is_empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if is_empty:
+            schema.make(connection)
+            connection.execute("COMMIT")
+    if not is_newest and not is_empty:
+        from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
+
+        migrate.upgrade_file(path)
+
+
+def _is_newest(connection: sqlite3.Connection, path: Path) -> bool:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+        return False
+    found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    return schema.is_newest(str(path), [version for (version,) in found])
+
+
+def _keep_log(connection: sqlite3.Connection) -> None:
+    """Write changes to a log beside the file first; for the first change to that, SQLite itself waits for nobody."""
+    end_at = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _IN_USE or time.monotonic() > end_at:
+                raise
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        else:
+            return
+
+
+def _code(error: BaseException) -> int:
+    """The kind of an error of SQLite; 0 of any other."""
+    # The lowest byte is the kind of error, the others tell more of it.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
+
+
+def _cure(error: sqlite3.Error | OSError) -> str:
+    """What to do about a file that cannot be opened; nothing was changed."""
+    if _code(error) in _DAMAGED:
+        return "'mirror-server check' tells what is damaged; restore a backup, or name another file"
+    if _code(error) in _IN_USE:
+        return "another program holds it; stop that one, or try again when it is done"
+    if _code(error) in _NO_ROOM:
+        return "nothing was changed; make room on its disk, and start again"
+    if isinstance(error, OSError) or _code(error) in _STORAGE_CODES:
+        return "name a file in a folder you may write to"
+    return "nothing was changed; keep the file for a report, and restore a backup"
 
 
 def copy(source: Path, path: Path) -> None:
