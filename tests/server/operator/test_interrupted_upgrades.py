@@ -125,6 +125,23 @@ def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(
 
 
 @pytest.mark.sqlite
+def test_a_new_file_that_somebody_reads_is_waited_for(tmp_path, monkeypatch):
+    databases.upgrade_to(f"sqlite:///{tmp_path}/mirror.db", "head")
+    with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM settings").fetchall()
+        waits: list[float] = []
+
+        def end_reading(seconds: float) -> None:
+            waits.append(seconds)
+            reader.execute("ROLLBACK")
+
+        monkeypatch.setattr("mirror_server.store.sqlite.time.sleep", end_reading)
+        Database(f"sqlite:///{tmp_path}/mirror.db").close()
+    assert len(waits) == 1
+
+
+@pytest.mark.sqlite
 @pytest.mark.parametrize("version", [NONE, "0001"])
 def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(tmp_path, monkeypatch, version):
     url = f"sqlite:///{tmp_path}/mirror.db"
