@@ -224,7 +224,10 @@ def _is_newest(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
-    """Write changes to a log beside the file first; for the first change to that, SQLite itself waits for nobody."""
+    """Write changes to a log beside the file first.
+
+    For the change to that, SQLite itself waits for readers, but not for another writer, who may be about to do the same.
+    """
     end_at = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

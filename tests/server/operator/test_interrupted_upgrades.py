@@ -125,18 +125,17 @@ def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(
 
 
 @pytest.mark.sqlite
-def test_a_new_file_that_somebody_reads_is_waited_for(tmp_path, monkeypatch):
+def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypatch):
     databases.upgrade_to(f"sqlite:///{tmp_path}/mirror.db", "head")
-    with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM settings").fetchall()
+    with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         waits: list[float] = []
 
-        def end_reading(seconds: float) -> None:
+        def end_writing(seconds: float) -> None:
             waits.append(seconds)
-            reader.execute("ROLLBACK")
+            other.execute("ROLLBACK")
 
-        monkeypatch.setattr("mirror_server.store.sqlite.time.sleep", end_reading)
+        monkeypatch.setattr("mirror_server.store.sqlite.time.sleep", end_writing)
         Database(f"sqlite:///{tmp_path}/mirror.db").close()
     assert len(waits) == 1
 
