@@ -28,6 +28,7 @@ from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
+from mirror_server.store.database import check as check_database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import copy
@@ -291,13 +292,16 @@ def erase(device_id: str, database_url: str) -> None:
 @main.command()
 @database_option
 def check(database_url: str) -> None:
-    """Check the database: a line for each thing that is wrong, and exit status 1 if there is one."""
-    with closing(Database(database_url, must_exist=True)) as database:
-        found = database.violations()
-    for line in found:
-        click.echo(line)
-    if found:
-        raise click.ClickException(f"{len(found)} things are wrong; restore a backup, and keep this file for a report")
+    """Check the database: how often each kind of thing is wrong and where, and exit status 1 if there is one."""
+    found = check_database(database_url)
+    for violation in found:
+        click.echo(str(violation))
+    if count := sum(violation.count for violation in found):
+        things = "thing is" if count == 1 else "things are"
+        raise click.ClickException(
+            f"{count:,} {things} wrong; restore a backup ('mirror-server restore FILE' makes a new database of it), and"
+            " keep this one for a report"
+        )
     click.echo("all is well")
 
 

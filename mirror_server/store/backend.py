@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
@@ -154,8 +155,8 @@ class Backend(Protocol):
         """
         ...
 
-    def damage(self, session: Session) -> list[str]:
-        """What this kind of database finds wrong with its own files, in words."""
+    def damage(self, session: Session) -> list[Violation]:
+        """What this kind of database itself finds wrong with what it holds."""
         ...
 
     def backup(self, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -12,8 +12,9 @@ from typing import TypeVar
 from mirror_server.store import maintenance
 from mirror_server.store.backend import Backend, Neighbours
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite import SqliteBackend
+from mirror_server.store.sqlite import SqliteBackend, damaged_tables
 from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
@@ -119,8 +120,8 @@ class Database:
         """Take part in what several processes on one database do together; see :meth:`Backend.meet`."""
         return self._backend.meet(self.write, options=options, is_alone=is_alone)
 
-    def violations(self) -> list[str]:
-        """What is wrong with what is stored, in words."""
+    def violations(self) -> list[Violation]:
+        """What is wrong with what is stored."""
         with self.read() as session:
             return [*maintenance.violations(session), *self._backend.damage(session)]
 
@@ -129,6 +130,18 @@ class Database:
         self._backend.hurry()
         self._writer.close()
         self._backend.close()
+
+
+def check(url: str) -> list[Violation]:
+    """What is wrong with a database: its files if they are damaged, otherwise what is stored in them.
+
+    Raises:
+        DatabaseError: There is none, or it cannot be opened for another reason.
+    """
+    if not is_postgresql(url) and path_of(url).exists() and (damaged := damaged_tables(path_of(url))):
+        return damaged
+    with closing(Database(url, must_exist=True)) as database:
+        return database.violations()
 
 
 def _open(url: str, *, must_exist: bool) -> Backend:

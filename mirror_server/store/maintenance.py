@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from mirror_server.store import subscriptions
 from mirror_server.store.session import Session
+
+MOST_EXAMPLES = 20
+"""How many of a kind of violation are shown."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simulated_devices", "devices")
@@ -65,8 +69,29 @@ _VIOLATIONS = {
 }
 
 
-def violations(session: Session) -> Iterator[str]:
-    """What is wrong with the database, in words, with the rows concerned."""
-    for what, statement in _VIOLATIONS.items():
-        for (where,) in session.rows(statement):
-            yield f"{what}: {where}"
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One kind of thing that is wrong with a database: how often, and where the first ones are."""
+
+    kind: str
+    count: int
+    examples: Sequence[str]
+
+    def __str__(self) -> str:
+        """A line for the kind, and one for each example."""
+        left = self.count - len(self.examples)
+        more = [f"  and {left:,} more"] if left else []
+        return "\n".join([f"{self.kind}: {self.count:,}", *(f"  {example}" for example in self.examples), *more])
+
+
+def violations(session: Session) -> Iterator[Violation]:
+    """What is wrong with the database, with the rows concerned."""
+    return found_in(session, _VIOLATIONS)
+
+
+def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:
+    """The kinds of violations whose statement gives a row for each place where it is so."""
+    for kind, statement in statements.items():
+        limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
+        if rows := session.rows(limited):
+            yield Violation(kind, rows[0][1], [where for where, _ in rows])

@@ -30,6 +30,7 @@ from mirror_server.store.connection import (
     unreachable,
 )
 from mirror_server.store.failures import DatabaseError, StorageFailed
+from mirror_server.store.maintenance import Violation
 from mirror_server.store.neighbours import Neighbours
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
@@ -227,7 +228,7 @@ class PostgresBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return Neighbours(self._url, self, write, options=options, is_alone=is_alone)
 
-    def damage(self, session: Session) -> list[str]:  # noqa: ARG002 - other kinds look
+    def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - other kinds look
         """Nothing: PostgreSQL keeps to its foreign keys, and has pg_amcheck for its files."""
         return []
 

@@ -13,6 +13,7 @@ from mirror_server.store import schema
 from mirror_server.store.backend import Write
 from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
+from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
@@ -42,9 +43,10 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
 
-_DAMAGE = {
+_DAMAGED_CURE = "'mirror-server check' tells what is damaged; restore a backup, or name another file"
+
+_LOST = {
     "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
-    "the file is damaged": "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
 }
 
 
@@ -78,7 +80,7 @@ class SqliteBackend:
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
         except (sqlite3.Error, OSError) as error:
-            raise DatabaseError(f"cannot open the database {path}: {error}; {_cure(error)}") from error
+            raise _unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
         self.writing = Session(self._connection)
         self._idle_readers: list[_Reader] = []
@@ -156,9 +158,9 @@ class SqliteBackend:
     def meet(self, write: Write, *, options: str, is_alone: bool) -> None:
         """See :class:`~mirror_server.store.backend.Backend`; a file is served by one process."""
 
-    def damage(self, session: Session) -> list[str]:
+    def damage(self, session: Session) -> list[Violation]:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        return [f"{what}: {where}" for what, statement in _DAMAGE.items() for (where,) in session.rows(statement)]
+        return list(found_in(session, _LOST))
 
     def backup(self, path: Path) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -196,12 +198,53 @@ class SqliteBackend:
         return connection
 
 
+def damaged_tables(path: Path) -> list[Violation]:
+    """Which tables of a file SQLite calls damaged; the file is only read.
+
+    Raises:
+        DatabaseError: It cannot be read at all.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            whole = _complaints(connection, "integrity_check")
+            return list(_complaints_by_table(connection)) or _told_of("the file is damaged", whole)
+    except sqlite3.Error as error:
+        if _code(error) not in _DAMAGED:
+            raise _unopened(path, error) from error
+        return _told_of("the file is damaged", [str(error)])
+
+
+def _complaints_by_table(connection: sqlite3.Connection) -> Iterator[Violation]:
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        yield from _told_of(f"the table {table} is damaged", _complaints(connection, f"integrity_check({table!r})"))
+
+
+def _complaints(connection: sqlite3.Connection, check: str) -> list[str]:
+    """What SQLite says is wrong, a line for each; it stops at a hundred."""
+    try:
+        said = connection.execute(f"PRAGMA {check}").fetchall()
+    except sqlite3.DatabaseError as error:
+        if _code(error) not in _DAMAGED:
+            raise
+        return [str(error)]
+    lines = [line for (text,) in said for line in text.splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
+
+
+def _told_of(kind: str, complaints: list[str]) -> list[Violation]:
+    return [Violation(kind, len(complaints), complaints[:MOST_EXAMPLES])] if complaints else []
+
+
 def _bring_to_newest_schema(path: Path) -> None:
     """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
 
     Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
+        # Going on with a file that is damaged would damage it more, and spoil the next backup.
+        if complaints := _complaints(connection, "quick_check(1)"):
+            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
         if _is_newest(connection, path):
             return
         connection.execute("BEGIN IMMEDIATE")
@@ -226,7 +269,7 @@ def _is_newest(connection: sqlite3.Connection, path: Path) -> bool:
 def _keep_log(connection: sqlite3.Connection) -> None:
     """Write changes to a log beside the file first.
 
-    For the change to that, SQLite itself waits for readers, but not for another writer, who may be about to do the same.
+    For the change to that SQLite itself waits for readers, but not for a writer, who may be about to do the same.
     """
     end_at = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -246,10 +289,14 @@ def _code(error: BaseException) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
 
 
+def _unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
+    return DatabaseError(f"cannot open the database {path}: {error}; {_cure(error)}")
+
+
 def _cure(error: sqlite3.Error | OSError) -> str:
     """What to do about a file that cannot be opened; nothing was changed."""
     if _code(error) in _DAMAGED:
-        return "'mirror-server check' tells what is damaged; restore a backup, or name another file"
+        return _DAMAGED_CURE
     if _code(error) in _IN_USE:
         return "another program holds it; stop that one, or try again when it is done"
     if _code(error) in _NO_ROOM:
@@ -263,11 +310,13 @@ def copy(source: Path, path: Path) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is no database, or the new file is there already or cannot be written.
+        DatabaseError: It is no database or a damaged one, or the new file is there already or cannot be written.
     """
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("SELECT count(*) FROM alembic_version")
+            if complaints := _complaints(connection, "quick_check(1)"):
+                raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
             _copy(connection, path)
     except sqlite3.Error as error:
         raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error

@@ -173,6 +173,24 @@ def test_check_finds_what_is_wrong(services, device_ids, url, damage, told):
     assert told in found.output
 
 
+def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id, url):
+    services.database.write(
+        lambda session: session.run_many(
+            "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
+            " VALUES ('none', ?, 0, 'd', 'n', ?)",
+            [(seq, b"") for seq in range(1, 1235)],
+        )
+    )
+    found = mirror_server("check", "--database", url)
+    assert found.exit_code == 1
+    kind, *examples, more = found.stdout.splitlines()
+    assert kind == "an entry belongs to no log: 1,234"
+    assert len(examples) == len(set(examples)) == 20
+    assert all(example.startswith("  none ") for example in examples)
+    assert more == "  and 1,214 more"
+    assert "1,234 things are wrong; restore a backup" in found.stderr
+
+
 def test_a_database_of_a_newer_version_is_refused_with_a_cure(url):
     Database(url).close()
     databases.execute(url, "UPDATE alembic_version SET version_num = '9999'")
