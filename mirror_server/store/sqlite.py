@@ -14,6 +14,7 @@ from mirror_server.store.backend import Write
 from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
+from mirror_server.store.serving_lock import refuse_other_name
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class SqliteBackend:
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
         try:
+            refuse_other_name(path)
             with suppress(FileExistsError):
                 _make_private(path)
             _bring_to_newest_schema(path)
@@ -202,8 +204,9 @@ def damaged_tables(path: Path) -> list[Violation]:
     """Which tables of a file SQLite calls damaged; the file is only read.
 
     Raises:
-        DatabaseError: It cannot be read at all.
+        DatabaseError: It cannot be read at all, or is served under another name.
     """
+    refuse_other_name(path)
     try:
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA query_only = ON")
@@ -310,11 +313,14 @@ def copy(source: Path, path: Path) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is no database or a damaged one, or the new file is there already or cannot be written.
+        DatabaseError: It is no database, a damaged one or one of a newer version, or the new file is there already or
+            cannot be written.
     """
+    refuse_other_name(source)
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("SELECT count(*) FROM alembic_version")
+            _is_newest(connection, source)
             if complaints := _complaints(connection, "quick_check(1)"):
                 raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
             _copy(connection, path)

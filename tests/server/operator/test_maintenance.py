@@ -286,6 +286,16 @@ def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
     assert mirror_server("check", "--database", target).output == "all is well\n"
 
 
+def test_a_backup_of_a_newer_version_is_not_restored(tmp_path):
+    backup = tmp_path / "new.db"
+    Database(f"sqlite:///{backup}").close()
+    databases.execute(f"sqlite:///{backup}", "UPDATE alembic_version SET version_num = '9999'")
+    told = mirror_server("restore", backup, "--database", f"sqlite:///{tmp_path}/restored.db")
+    assert told.exit_code == 1
+    assert "newer version" in told.output
+    assert not (tmp_path / "restored.db").exists()
+
+
 def test_what_is_no_backup_is_not_restored(tmp_path):
     text, empty = tmp_path / "text.db", tmp_path / "empty.db"
     text.write_text("this is no database, it is a text that is long enough to be looked at")

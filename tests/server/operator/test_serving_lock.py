@@ -1,0 +1,111 @@
+"""One file has one server, by whatever name, and nobody but its owner can keep it from starting."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from filelock import FileLock
+
+from mirror_server.cli import main
+from mirror_server.config import Settings
+from mirror_server.services import Services
+from mirror_server.store.failures import DatabaseError
+from mirror_server.store.serving_lock import ServingLock
+
+pytestmark = pytest.mark.sqlite
+
+NAMES: dict[str, Callable[[Path, Path], object]] = {
+    "a symbolic link": lambda path, other: other.symlink_to(path),
+    "a symbolic link to a link": lambda path, other: other.symlink_to(linked(path)),
+    "a hard link": lambda path, other: other.hardlink_to(path),
+}
+
+
+def linked(path: Path) -> Path:
+    (path.parent / "between.db").symlink_to(path.name)
+    return path.parent / "between.db"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "mirror.db"
+    Services(Settings(database_url=f"sqlite:///{path}")).close()
+    return path
+
+
+@pytest.fixture(params=NAMES.values(), ids=NAMES)
+def other_name(request: pytest.FixtureRequest, path: Path) -> Path:
+    """Another name of the same file, in another folder."""
+    other = path.parent / "elsewhere" / "other.db"
+    other.parent.mkdir()
+    request.param(path, other)
+    return other
+
+
+def test_a_file_that_is_served_is_refused_by_every_name_until_it_is_free(path, other_name):
+    for first, second in ((path, other_name), (other_name, path)):
+        lock = ServingLock(first)
+        for name in (first, second):
+            with pytest.raises(DatabaseError, match="another process serves the database"):
+                ServingLock(name)
+        lock.release()
+        ServingLock(second).release()
+
+
+def test_a_name_of_a_file_that_is_not_there_yet_is_a_name_of_that_file(tmp_path):
+    (tmp_path / "link.db").symlink_to("mirror.db")
+    lock = ServingLock(tmp_path / "link.db")
+    with pytest.raises(DatabaseError, match="another process serves"):
+        ServingLock(tmp_path / "mirror.db")
+    lock.release()
+    assert (tmp_path / "mirror.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_another_file_is_served_beside_it(path):
+    lock = ServingLock(path)
+    shutil.copy(path, path.with_name("copy.db"))
+    ServingLock(path.with_name("copy.db")).release()
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["keys", "create", "a"], ["keys", "list"], ["erase", "d", "--yes"], ["check"], ["backup", "copy.db"]]
+)
+def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "other.db"
+    other.hardlink_to(path)
+    services = Services(Settings(database_url=f"sqlite:///{path}"))
+    try:
+        refused = CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{other}"])
+        assert refused.exit_code == 1
+        assert "is served under another name of the same file" in refused.output
+        allowed = CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{path}"])
+        assert "another name" not in allowed.output
+    finally:
+        services.close()
+    assert "another name" not in CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{other}"]).output
+
+
+@pytest.mark.parametrize("mode", [None, 0o644, 0o666])
+def test_the_lock_is_its_owners_alone(tmp_path, mode):
+    lock_file = tmp_path / "mirror.db.lock"
+    if mode is not None:
+        lock_file.touch()
+        lock_file.chmod(mode)
+    before = os.umask(0)
+    try:
+        ServingLock(tmp_path / "mirror.db").release()
+    finally:
+        os.umask(before)
+    assert lock_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_an_earlier_version_serves_is_refused(path):
+    """It locks the file beside the database only."""
+    with FileLock(path.with_name("mirror.db.lock")), pytest.raises(DatabaseError, match="another process serves"):
+        ServingLock(path)
+    ServingLock(path).release()
