@@ -14,7 +14,11 @@ import secrets
 import time
 from collections.abc import Hashable, Iterable
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
@@ -105,8 +109,10 @@ class Gate:
     def __init__(self, database: Database, failures_per_minute: int) -> None:
         self._database = database
         self._seen: dict[str, tuple[Hashable, StoredKey]] = {}
-        self._failures_per_minute = failures_per_minute
-        self._has_failed = False
+        self._limit = RateLimitItemPerMinute(failures_per_minute)
+        # Real time, not domain time: a clock that stands still would never let anybody in again.
+        self._storage = MemoryStorage()
+        self._failures = FixedWindowRateLimiter(self._storage)
 
     def authenticate(
         self, authorization: str | None, address: str, version: Hashable | None = None
@@ -134,7 +140,7 @@ class Gate:
             hmac.compare_digest(_NO_HASH, _hash(parts[2]))
             raise self._failed(address, "", _UNKNOWN)
         # Nearly always nobody has failed, which is seen at once.
-        if self._has_failed and self._failures.are_too_many(address, stored.key_id):
+        if self._storage.storage and not self._failures.test(self._limit, address, stored.key_id):
             raise self._too_many(address, stored.key_id)
         if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
             raise self._failed(address, stored.key_id, _UNKNOWN)
@@ -151,53 +157,18 @@ class Gate:
         return stored
 
     def _failed(self, address: str, key_id: str, message: str) -> Refusal:
-        self._has_failed = True
-        if self._failures.count(address, key_id):
+        if self._failures.hit(self._limit, address, key_id):
             return Refusal(401, message)
         return self._too_many(address, key_id)
 
     def _too_many(self, address: str, key_id: str) -> Refusal:
-        wait_seconds = self._failures.wait_seconds(address, key_id)
+        window = self._failures.get_window_stats(self._limit, address, key_id)
+        wait_seconds = max(1, math.ceil(window.reset_time - time.time()))
         return Refusal(
             429,
             f"too many requests with wrong keys from {address}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
-
-    @cached_property
-    def _failures(self) -> _Failures:
-        return _Failures(self._failures_per_minute)
-
-
-class _Failures:
-    """Counts failures for an address and the key they named; made at the first one, which loads what counts.
-
-    Args:
-        per_minute: How many there may be.
-    """
-
-    def __init__(self, per_minute: int) -> None:
-        from limits import RateLimitItemPerMinute  # noqa: PLC0415 - most servers never need it
-        from limits.storage import MemoryStorage  # noqa: PLC0415
-        from limits.strategies import FixedWindowRateLimiter  # noqa: PLC0415
-
-        self._limit = RateLimitItemPerMinute(per_minute)
-        # Real time, not domain time: a clock that stands still would never let anybody in again.
-        self._storage = MemoryStorage()
-        self._limiter = FixedWindowRateLimiter(self._storage)
-
-    def count(self, address: str, key_id: str) -> bool:
-        """Count one more; whether it is still within the limit."""
-        return self._limiter.hit(self._limit, address, key_id)
-
-    def are_too_many(self, address: str, key_id: str) -> bool:
-        """Whether the limit was reached; where nobody failed lately that is seen at once."""
-        return bool(self._storage.storage) and not self._limiter.test(self._limit, address, key_id)
-
-    def wait_seconds(self, address: str, key_id: str) -> int:
-        """Whole seconds until they are forgotten."""
-        window = self._limiter.get_window_stats(self._limit, address, key_id)
-        return max(1, math.ceil(window.reset_time - time.time()))
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package: st
 def test_a_server_loads_neither_the_client_nor_what_few_requests_need() -> None:
     loaded = loaded_by("import mirror_server.cli.commands, mirror_server.serve")
     assert "flask" in loaded
-    assert loaded & {"httpx", "limits", "pandas", "pyarrow"} == set()
+    assert loaded & {"httpx", "pandas", "pyarrow"} == set()
 
 
 @pytest.mark.parametrize("name", GROUPS)
