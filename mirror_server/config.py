@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mirror_server.callout import Network
 from mirror_server.store.url import DEFAULT_URL
 
 ACCESS_LOG = "mirror_server.requests"
 """Name of the logger that has a line for each request."""
+
+LogFormat = Literal["console", "json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor
 
-from mirror_server.config import ACCESS_LOG
-
-LogFormat = Literal["console", "json"]
+from mirror_server.config import ACCESS_LOG, LogFormat
 
 
 def configure(

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import uvicorn
 
-from mirror_server import arrow
 from mirror_server.answering import answer_others
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
@@ -126,8 +125,6 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[], No
             signals.act_by(server.handle_exit)
             services.start()
             _collect_rarely()
-            # Now, so that the first snapshot need not wait for it.
-            threading.Thread(target=arrow.load, name="arrow", daemon=True).start()
             server.run(sockets=[listener])
         finally:
             services.close()

@@ -8,15 +8,15 @@ import click
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show
-from mirror_sdk.cli.group import (
+from mirror_sdk.cli.arguments import (
     device_argument,
     device_id,
     expiry_option,
-    main,
     path_argument,
     patterns_option,
     timeout_option,
 )
+from mirror_sdk.cli.group import main
 from mirror_sdk.device import DeviceObject, Resource
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode

@@ -15,7 +15,8 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show
 from mirror_sdk._tables import with_pandas
-from mirror_sdk.cli.group import device_id, main, patterns_option
+from mirror_sdk.cli.arguments import device_id, patterns_option
+from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
 

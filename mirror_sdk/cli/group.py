@@ -1,22 +1,37 @@
-"""The group of commands, and what they have in common: how failures are told, arguments and options."""
+"""The group of commands: what there is, and how failures are told. It is all that ``mirror --help`` loads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from mirror_sdk._client import MirrorClient
-from mirror_sdk.demo import DemoError
-from mirror_sdk.errors import MirrorError, WaitTimeout
-from mirror_sdk.wire.paths import check_path_pattern, parse_path
+from mirror_sdk._lazy_group import LazyGroup
 
-if TYPE_CHECKING:
-    _TextType = click.ParamType[str]
-else:
-    # Older versions of click have no type parameter here.
-    _TextType = click.ParamType
+_MODULES = {
+    "mirror_sdk.cli.device_commands": {
+        "devices": "List the devices.",
+        "get": "Show the last reported and the last desired values of a DEVICE, without asking it.",
+        "read": "Ask a DEVICE for the value at PATH now.",
+        "requests": "List the requests of this key that have no answer yet.",
+        "subscribe": "Have changes of the value at PATH of a DEVICE reported from now on.",
+        "write": "Have a DEVICE take a VALUE at PATH; done when it has.",
+    },
+    "mirror_sdk.cli.fleet_commands": {
+        "drift": "Show where desired and reported values differ, in the whole fleet.",
+        "plan": "Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.",
+        "snapshot": (
+            "Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV."
+        ),
+    },
+    "mirror_sdk.cli.lab_command": {
+        "lab": "Start a mirror with simulated devices, and JupyterLab on the notebooks.",
+    },
+    "mirror_sdk.cli.log_commands": {
+        "record": "Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.",
+        "watch": "Show events as they come, until Ctrl-C.",
+    },
+}
 
 
 class _NoAnswer(click.ClickException):
@@ -25,106 +40,37 @@ class _NoAnswer(click.ClickException):
     exit_code = 3
 
 
-class _Commands(click.Group):
+class _Commands(LazyGroup):
     """Tells what went wrong in one line."""
 
-    def invoke(self, context: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(context)
-        except WaitTimeout as error:
-            raise _NoAnswer(str(error)) from error
-        except BrokenPipeError:
-            # Whoever read the output has enough; click ends quietly.
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            # Of the last of them: whoever read the output has enough; click ends quietly.
             raise
-        except (MirrorError, DemoError, ImportError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+        except Exception as error:
+            told = _told(error)
+            if told is None:
+                raise
+            raise told from error
 
 
-class DeviceName(_TextType):
-    """A device, by its id or its endpoint name."""
+def _told(error: Exception) -> click.ClickException | None:
+    """The error in one line; ``None`` for one that nobody expects."""
+    # After a command, which has loaded them: the help of the group needs neither.
+    from mirror_sdk.demo import DemoError  # noqa: PLC0415
+    from mirror_sdk.errors import MirrorError, WaitTimeout  # noqa: PLC0415
 
-    name = "device"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """The endpoint names that begin so; none when they cannot be asked for."""
-        try:
-            with MirrorClient.from_env(timeout=2) as client:
-                found = client.list_devices(filters={"endpoint_name__gte": incomplete}, limit=50)
-        except MirrorError:
-            return []
-        names = [device.endpoint_name for device in found]
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    if isinstance(error, WaitTimeout):
+        return _NoAnswer(str(error))
+    if isinstance(error, MirrorError | DemoError | ImportError | OSError):
+        return click.ClickException(str(error))
+    return None
 
 
-class _Path(_TextType):
-    """A resource path, completed with those the device has."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The path, checked."""
-        try:
-            parse_path(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """The paths of the device that begin so; none when they cannot be asked for."""
-        device = ctx.params.get("device")
-        if not device:
-            return []
-        try:
-            with MirrorClient.from_env(timeout=2) as client:
-                found = client.list_resources(device_id(client, device))
-        except MirrorError:
-            return []
-        return [CompletionItem(resource.uri) for resource in found if resource.uri.startswith(incomplete)]
-
-
-class _Pattern(_TextType):
-    """A pattern of resource paths."""
-
-    name = "pattern"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The pattern, checked."""
-        try:
-            return check_path_pattern(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-device_argument = click.argument("device", type=DeviceName())
-path_argument = click.argument("path", type=_Path())
-patterns_option = click.option(
-    "--path",
-    "paths",
-    type=_Pattern(),
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these, such as '/3303/*'; may be given several times.",
-)
-timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0), help="Seconds to wait for the device; a minute by default."
-)
-expiry_option = click.option(
-    "--expiry-seconds", type=click.IntRange(min=1), help="For how long the request may wait for the device."
-)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
     """Work with a device state mirror.
@@ -151,9 +97,3 @@ def main() -> None:
     \b
     Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time.
     """  # noqa: D301 - click wants the character, not its escape
-
-
-def device_id(client: MirrorClient, device: str) -> str:
-    """The id of the device that has this name, or what was given, which then is an id."""
-    named = client.list_devices(endpoint_name=device, limit=1)
-    return named[0].id if named else device

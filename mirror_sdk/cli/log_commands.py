@@ -15,7 +15,8 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show_line
 from mirror_sdk._tables import with_pandas
-from mirror_sdk.cli.group import DeviceName, device_id, main, patterns_option
+from mirror_sdk.cli.arguments import DeviceName, device_id, patterns_option
+from mirror_sdk.cli.group import main
 from mirror_sdk.events import Event
 from mirror_sdk.wire.paths import matches
 

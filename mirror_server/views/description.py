@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import orjson
 from flask import Blueprint, Flask, Response, current_app, request
 
-from mirror_server.description.document import describe
 from mirror_server.views.bench import PREFIX as BENCH_PREFIX
 from mirror_server.views.requests import requires
 
@@ -25,6 +24,8 @@ def blueprint(*, has_bench: bool) -> Blueprint:
     def get_description() -> Response:
         # Made when it is first asked for, which costs more than starting the server should.
         if not made:
+            from mirror_server.description.document import describe  # noqa: PLC0415
+
             there = {
                 (method, path): scopes
                 for method, path, scopes in each_route(current_app)

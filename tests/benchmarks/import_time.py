@@ -1,27 +1,38 @@
-"""How long ``from mirror_sdk import MirrorClient`` takes in a fresh process, and that it does not load pandas.
+"""How long it takes to begin: the client's import, the help of both commands, a server that is ready.
+
+How long ``from mirror_sdk import MirrorClient`` takes in a fresh process, and that it does not load pandas; what the
+others cost in CPU time, against the import of the libraries they cannot do without.
 
 Python loads bytecode, as after an installation; without any, everything is compiled and takes 1.8 times as long. What
 is put off until the first client is made is measured too: httpx, and pydantic's validators with the first answer.
 
-Where the time goes (``-X importtime``): pydantic and what it loads 70 %, the SDK's own modules 30 %, of which a third
-are its 40 models. What had a gain: no ``RootModel`` and no default that is a model, for each builds a validator, which
-looks for pydantic's plugins among all that is installed; and parts that few programs use are loaded when they are used.
+Where the time of the client goes (``-X importtime``): pydantic and what it loads 70 %, the SDK's own modules 30 %, of
+which a third are its 40 models. What had a gain: no ``RootModel`` and no default that is a model, for each builds a
+validator, which looks for pydantic's plugins among all that is installed; and parts that few programs use are loaded
+when they are used.
 Tried without gain: types of our own in the place of those of ``pydantic.types``, which ``pydantic.Field`` loads anyway.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
-from children import ChildFailed, environment
+from children import ChildFailed, environment, free_port, server
 from machine import on_cores
-from measuring import Figure, at_most, median
+from measuring import Figure, alternate, at_most, median, ratio
 from run_settings import Run
 
 NAME = "import_time"
+_MIRROR_HELP = "from mirror_sdk.cli import main; main(['--help'])"
+_SERVER_HELP = "from mirror_server.cli import main; main(['--help'])"
+_OF_COMMANDS = "import click, rich"
+_OF_SERVERS = "import flask, uvicorn, pydantic"
 _PROGRAM = """
 import json, sys, time
 began = time.perf_counter()
@@ -40,6 +51,39 @@ def measure(run: Run) -> Iterator[Figure]:
     imported, made = zip(*taken, strict=True)
     yield median(NAME, "from mirror_sdk import MirrorClient", list(imported), "s", at_most(0.3))
     yield median(NAME, "the same, and the first client", list(made), "s")
+    sides: dict[str, Callable[[], float]] = {
+        program: partial(cpu_ms, program) for program in (_OF_COMMANDS, _MIRROR_HELP, _SERVER_HELP, _OF_SERVERS)
+    }
+    sides["new file"] = partial(ready_cpu_ms, run)
+    sides["known file"] = partial(ready_cpu_ms, run, run.folder / "known.db")
+    with on_cores(run.cores.client):
+        samples = alternate(sides, run.scale.rounds)
+    for command, program in (("mirror", _MIRROR_HELP), ("mirror-server", _SERVER_HELP)):
+        what = f"CPU of {command} --help / {_OF_COMMANDS}"
+        yield ratio(NAME, what, samples, program, _OF_COMMANDS, "ms", at_most(1.2))
+    for file in ("new file", "known file"):
+        what = f"CPU until a server on a {file} is ready / {_OF_SERVERS}"
+        yield ratio(NAME, what, samples, file, _OF_SERVERS, "ms", at_most(2.5))
+
+
+def cpu_ms(program: str) -> float:
+    """What a program costs, from the start of the interpreter to its end, by all its cores."""
+    with subprocess.Popen([sys.executable, "-c", program], env=environment(), stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise ChildFailed(f"{program} ended with {process.returncode}")
+    return 1000 * (used.ru_utime + used.ru_stime)
+
+
+def ready_cpu_ms(run: Run, database: Path | None = None) -> float:
+    """What a server costs until it has answered once, on a new database or on this one."""
+    port = free_port()
+    path = database or run.folder / f"new-{port}.db"
+    command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", f"sqlite:///{path}"]
+    with server("ready", command, port, folder=run.folder, cores=run.cores.one, ready="/healthz") as started:
+        user, system = Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def import_seconds() -> tuple[float, float]:

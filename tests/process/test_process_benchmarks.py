@@ -27,7 +27,12 @@ FIGURES = {
         "snapshot, held / the same bytes from a file",
     ],
     "processes": ["E1, PostgreSQL / SQLite, one process each", "E1, 4 processes / 1", "write, 2 processes / 1"],
-    "import_time": ["from mirror_sdk import MirrorClient", "the same, and the first client"],
+    "import_time": [
+        "from mirror_sdk import MirrorClient",
+        "the same, and the first client",
+        "CPU of mirror-server --help / import click, rich",
+        "CPU until a server on a known file is ready / import flask, uvicorn, pydantic",
+    ],
     "call_overhead": ["device object, MirrorClient / httpx", "device object and its values, MirrorClient / httpx"],
 }
 

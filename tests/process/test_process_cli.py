@@ -13,7 +13,7 @@ def subcommand(*words: str) -> click.Command:
     found: click.Command = main
     for word in words:
         assert isinstance(found, click.Group)
-        found = found.commands[word]
+        found = found.get_command(click.Context(found), word) or pytest.fail(f"no command {word}")
     return found
 
 
@@ -34,4 +34,4 @@ def test_help_of_a_group_names_every_command(words: list[str]) -> None:
     assert shown.returncode == 0
     group = subcommand(*words)
     assert isinstance(group, click.Group)
-    assert all(f"\n  {name} " in shown.stdout for name in group.commands)
+    assert all(f"\n  {name} " in shown.stdout for name in group.list_commands(click.Context(group)))

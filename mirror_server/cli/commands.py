@@ -1,4 +1,4 @@
-"""The ``mirror-server`` command."""
+"""The commands of ``mirror-server``. What serves is loaded by those that do."""
 
 from __future__ import annotations
 
@@ -12,40 +12,30 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from mirror_server import keys as access_keys
-from mirror_server.config import Settings
+from mirror_server.cli import main
+from mirror_server.config import LogFormat, Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
 from mirror_server.log import LOG
-from mirror_server.logging_format import LogFormat, configure
+from mirror_server.logging_format import configure
 from mirror_server.options import clock_option, database_option, seed_option, settings_options
-from mirror_server.serve import ListenError, listen, serve, stop_with_stdin
-from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
 from mirror_server.store.database import check as check_database
-from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import copy
 from mirror_server.store.url import path_of, shown
 
+if TYPE_CHECKING:
+    from mirror_server.services import Services
+
 _DEMO_KEY_NAME = "mirror-server demo"
-
-
-class _Commands(click.Group):
-    """Tells what the operator can mend in one line."""
-
-    def invoke(self, context: click.Context) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(context)
-        except (ListenError, DatabaseError) as error:
-            raise click.ClickException(str(error)) from error
 
 
 host_option = click.option(
@@ -91,21 +81,6 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return key
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="device-state-mirror")
-def main() -> None:
-    """A device state mirror: the last reported and the last desired value of every resource of every device.
-
-    \b
-    Try it, with simulated devices and a fresh key:
-      mirror-server demo
-    \b
-    Run it, with a database of your own:
-      mirror-server keys create my-app --database sqlite:///mirror.db
-      mirror-server run --database sqlite:///mirror.db
-    """  # noqa: D301 - click wants the character, not its escape
 
 
 @main.command()
@@ -183,6 +158,9 @@ def demo(
       export API_KEY=...
       # In a browser: ...
     """  # noqa: D301 - click wants the character, not its escape
+    # Loads what serves, which a signal that raises must not interrupt.
+    from mirror_server.serve import stop_with_stdin  # noqa: PLC0415
+
     # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configure(log_format)
@@ -327,7 +305,14 @@ def restore(file: Path, database_url: str) -> None:
 
 
 def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
-    listener = listen(host, port)
+    # Flask and uvicorn, which no other command needs.
+    from mirror_server.serve import ListenError, listen, serve  # noqa: PLC0415
+    from mirror_server.services import Services  # noqa: PLC0415
+
+    try:
+        listener = listen(host, port)
+    except ListenError as error:
+        raise click.ClickException(str(error)) from error
     services = Services(settings)
     authority = f"[{host}]" if ":" in host else host
     url = f"http://{authority}:{listener.getsockname()[1]}"

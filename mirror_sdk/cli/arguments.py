@@ -1,0 +1,107 @@
+"""What the commands have in common: arguments and options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.wire.paths import check_path_pattern, parse_path
+
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:
+    # Older versions of click have no type parameter here.
+    _TextType = click.ParamType
+
+
+class DeviceName(_TextType):
+    """A device, by its id or its endpoint name."""
+
+    name = "device"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The endpoint names that begin so; none when they cannot be asked for."""
+        try:
+            with MirrorClient.from_env(timeout=2) as client:
+                found = client.list_devices(filters={"endpoint_name__gte": incomplete}, limit=50)
+        except MirrorError:
+            return []
+        names = [device.endpoint_name for device in found]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class _Path(_TextType):
+    """A resource path, completed with those the device has."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path, checked."""
+        try:
+            parse_path(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The paths of the device that begin so; none when they cannot be asked for."""
+        device = ctx.params.get("device")
+        if not device:
+            return []
+        try:
+            with MirrorClient.from_env(timeout=2) as client:
+                found = client.list_resources(device_id(client, device))
+        except MirrorError:
+            return []
+        return [CompletionItem(resource.uri) for resource in found if resource.uri.startswith(incomplete)]
+
+
+class _Pattern(_TextType):
+    """A pattern of resource paths."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The pattern, checked."""
+        try:
+            return check_path_pattern(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+device_argument = click.argument("device", type=DeviceName())
+path_argument = click.argument("path", type=_Path())
+patterns_option = click.option(
+    "--path",
+    "paths",
+    type=_Pattern(),
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these, such as '/3303/*'; may be given several times.",
+)
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0), help="Seconds to wait for the device; a minute by default."
+)
+expiry_option = click.option(
+    "--expiry-seconds", type=click.IntRange(min=1), help="For how long the request may wait for the device."
+)
+
+
+def device_id(client: MirrorClient, device: str) -> str:
+    """The id of the device that has this name, or what was given, which then is an id."""
+    named = client.list_devices(endpoint_name=device, limit=1)
+    return named[0].id if named else device

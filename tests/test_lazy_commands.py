@@ -1,0 +1,67 @@
+"""What is loaded when: the help of the commands, and a server, load only what they need."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+import mirror_sdk.cli
+import mirror_server.cli
+
+# Modules whose loading takes longer than all the rest of a group's help.
+HEAVY = {"alembic", "flask", "httpcore", "httpx", "limits", "pandas", "pyarrow", "pydantic", "rich", "sqlalchemy"}
+HEAVY |= {"structlog", "uvicorn"}
+GROUPS = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
+IN_GROUPS = [(name, command) for name, group in GROUPS.items() for command in group.list_commands(click.Context(group))]
+
+
+def loaded_by(program: str) -> set[str]:
+    """Which packages are there after a program in a new process."""
+    reported = f"import json, sys\n{program}\nprint(json.dumps(list(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", reported], capture_output=True, text=True, timeout=60, check=True)
+    return {name.partition(".")[0] for name in json.loads(ended.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("package", ["mirror_sdk", "mirror_server"])
+def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package: str) -> None:
+    loaded = loaded_by(f"from {package}.cli import main\nmain(['--help'], standalone_mode=False)")
+    assert loaded & HEAVY == set()
+
+
+def test_a_server_loads_neither_the_client_nor_what_few_requests_need() -> None:
+    loaded = loaded_by("import mirror_server.cli.commands, mirror_server.serve")
+    assert "flask" in loaded
+    assert loaded & {"httpx", "pandas", "pyarrow"} == set()
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_names_exactly_the_commands_its_modules_add(name: str) -> None:
+    group = GROUPS[name]
+    for module in set(group._modules.values()):
+        importlib.import_module(module)
+    assert group.list_commands(click.Context(group)) == sorted(group.commands)
+
+
+@pytest.mark.parametrize(("name", "command"), IN_GROUPS)
+def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_own_help(
+    name: str, command: str
+) -> None:
+    group = GROUPS[name]
+    listed = group._listed.commands[command]
+    found = group.get_command(click.Context(group), command)
+    assert found is not None
+    assert listed.get_short_help_str(1000) == found.get_short_help_str(1000)
+    assert listed.hidden == found.hidden
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name: str) -> None:
+    group = GROUPS[name]
+    context = click.Context(group, info_name=name)
+    assert group.get_command(context, "no-such-command") is None
+    first = group.list_commands(context)[0]
+    (completed,) = [item for item in group.shell_complete(context, first) if item.value == first]
+    assert completed.help == group.commands[first].get_short_help_str()
