@@ -12,9 +12,9 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from mirror_server.app import IS_FULL, REFUSED
@@ -39,6 +39,7 @@ _Send = Callable[[_Message], Awaitable[None]]
 
 _DEFAULTS = Settings()
 _PIECE_BYTES = 64 * 1024
+_EXPECTED_CHUNK_BYTES = 256 * 1024
 _LAST_SECONDS = 0.5
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
@@ -190,7 +191,9 @@ class Bridge:
         await reader.end()
 
     async def _send_events(self, stream: EventStream, receive: _Receive, reader: _Reader) -> None:
-        await reader.send_chunk(stream.begin())
+        chunk = stream.begin()
+        with reader.waiting(len(chunk)):
+            await reader.send_chunk(chunk)
         ends = self._ends(receive)
         try:
             while not (stream.is_over or any(end.done() for end in ends)):
@@ -201,7 +204,8 @@ class Bridge:
                 if not (chunk or stream.is_over):
                     chunk = await _wait_for(more, ends)
                 more.cancel()
-                await reader.send_chunk(chunk)
+                with reader.waiting(len(chunk)):
+                    await reader.send_chunk(chunk)
         finally:
             for end in ends:
                 end.cancel()
@@ -215,15 +219,16 @@ class Bridge:
         end_at = time.monotonic() + _LONGEST_DOWNLOAD_SECONDS
         try:
             await reader.begin(answer)
-            async for chunk in _chunks(download, reader):
-                sending = asyncio.ensure_future(reader.send_chunk(chunk))
-                seconds = end_at - time.monotonic()
-                await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if not sending.done() or any(end.done() for end in ends):
-                    sending.cancel()
-                    _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
-                    return
-                await sending
+            async with aclosing(_chunks(download, reader)) as chunks:
+                async for chunk in chunks:
+                    sending = asyncio.ensure_future(reader.send_chunk(chunk))
+                    seconds = end_at - time.monotonic()
+                    await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done() or any(end.done() for end in ends):
+                        sending.cancel()
+                        _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
+                        return
+                    await sending
             await reader.end()
         except StorageFailed as failure:
             _log.warning("a download was cut off: the server %s", failure)
@@ -352,26 +357,36 @@ class _Reader:
         finally:
             self._unread.remove(self._app_id, size)
 
+    @contextmanager
+    def waiting(self, size: int) -> Iterator[None]:
+        """Meanwhile so much more waits."""
+        self._unread.add(self._app_id, size)
+        try:
+            yield
+        finally:
+            self._unread.remove(self._app_id, size)
+
     async def send_chunk(self, chunk: bytes) -> None:
         """Send a part of an answer."""
-        self._unread.add(self._app_id, len(chunk))
-        try:
-            await _send_pieces(self._send, chunk, is_end=False)
-        finally:
-            self._unread.remove(self._app_id, len(chunk))
+        await _send_pieces(self._send, chunk, is_end=False)
 
     async def end(self) -> None:
         """Send that this was all."""
         await self._send({"type": "http.response.body", "body": b""})
 
 
-async def _chunks(download: Download, reader: _Reader) -> AsyncIterator[bytes]:
+async def _chunks(download: Download, reader: _Reader) -> AsyncGenerator[bytes]:
     """The chunks, each made when there is room for it."""
     loop = asyncio.get_running_loop()
-    await reader.room()
-    while (chunk := await loop.run_in_executor(None, download.next_chunk)) is not None:
-        yield chunk
+    while True:
         await reader.room()
+        # Counted while it is made, or all that wait for threads to make theirs would find room.
+        with reader.waiting(_EXPECTED_CHUNK_BYTES):
+            chunk = await loop.run_in_executor(None, download.next_chunk)
+            if chunk is None:
+                return
+            with reader.waiting(len(chunk) - _EXPECTED_CHUNK_BYTES):
+                yield chunk
 
 
 async def _send_pieces(send: _Send, content: bytes, *, is_end: bool) -> None:
