@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -41,6 +42,7 @@ from mirror_server.views import (
     subscriptions,
 )
 from mirror_server.views.answers import json_answer
+from mirror_server.views.client import has_left
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
@@ -99,6 +101,9 @@ class MirrorApp(Flask):
         blocking_polls: Places for polls and streams that each hold a thread.
         metrics: Told of every answer.
         admit: Called before each request, with its view; what it gives is the answer.
+
+    Attributes:
+        refusal: The answer to every request, where there is one: of a process that cannot serve.
     """
 
     session_interface = _NoSessions()
@@ -107,6 +112,8 @@ class MirrorApp(Flask):
         super().__init__("mirror_server", static_folder=None)
         self.blocking_polls = blocking_polls
         self.metrics = metrics
+        self.refusal: Refusal | None = None
+        self._is_stopping = threading.Event()
         self._admit = admit
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
@@ -119,6 +126,8 @@ class MirrorApp(Flask):
 
     def preprocess_request(self) -> Response | None:
         """Called by Flask before each request."""
+        if self.refusal is not None:
+            raise self.refusal
         asked = _asked()
         return self._admit(asked, self.view_functions.get(asked.endpoint or ""))
 
@@ -157,6 +166,7 @@ class MirrorApp(Flask):
     def _begin(self, stream: EventStream) -> Response:
         take: Callable[[EventStream], Refusal | None] | None = request.environ.get(STREAM)
         refusal = self._hold(stream) if take is None else take(stream)
+        stream.end_when(self._is_over(request.environ))
         return stream if refusal is None else _answer_refusal(refusal)
 
     def _hold(self, response: Response) -> Refusal | None:
@@ -204,11 +214,29 @@ class MirrorApp(Flask):
             self.blocking_polls.give_back(application)
 
     def _blocking_answer(self, deferred: Deferred) -> Response:
+        environ = request.environ
         try:
-            deferred.wait()
-            return self._answer(deferred)
+            if deferred.is_poll:
+                deferred.wait(self._is_over(environ))
+            else:
+                deferred.wait()
+            # What is not for a client that is gone is for its next poll.
+            return Response(status=204) if deferred.takes and has_left(environ) else self._answer(deferred)
         finally:
             deferred.release()
+
+    def stop_waiting(self) -> None:
+        """Have the polls and streams that hold threads answered, as if their time were over."""
+        self._is_stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to."""
+        return self._is_stopping.is_set()
+
+    def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
+        """Whether nobody waits any more for the answer to a request that holds a thread."""
+        return lambda: self.is_stopping or has_left(environ)
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request, with the headers of any other.

@@ -25,11 +25,17 @@ class Places:
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
+    @property
+    def are_taken(self) -> bool:
+        """Whether any is taken."""
+        return bool(self._taken)
+
     def take(self, app_id: str) -> Refusal | None:
         """Take a place for an application; what is given says why there is none (429)."""
         with self._lock:
-            if self._taken[app_id] >= self._most_of_one:
-                has = f"this key has {self._taken[app_id]} polls and streams open, as many as one key may"
+            own = self._taken.get(app_id, 0)
+            if own >= self._most_of_one:
+                has = f"this key has {own} polls and streams open, as many as one key may"
                 return _refusal(f"{has}; end one, or let several readers share one")
             if self._taken.total() >= self._most:
                 return _refusal("too many polls and streams are open on this server; try again later, or use a webhook")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.failures import AlreadyServed, DatabaseError
 
 
 class ServingLock:
@@ -18,7 +18,8 @@ class ServingLock:
         database_path: The database's file.
 
     Raises:
-        DatabaseError: Another process serves the database.
+        AlreadyServed: Another process serves the database.
+        DatabaseError: The lock cannot be made.
     """
 
     def __init__(self, database_path: Path) -> None:
@@ -34,7 +35,7 @@ class ServingLock:
         try:
             self._lock.acquire()
         except Timeout:
-            raise DatabaseError(
+            raise AlreadyServed(
                 f"another process serves the database {database_path}; stop that one first, or name another database"
             ) from None
         except OSError as error:
