@@ -24,8 +24,7 @@ _log = logging.getLogger(__name__)
 def answer_others(services: Services, app: MirrorApp) -> None:
     """Have an app answer the calls of other processes whenever its process is on duty; it ends with the services."""
     if services.relay is not None:
-        settings = services.settings
-        bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=settings.max_parked_polls)
+        bridge = Bridge.of(app, services.settings)
         services.relay.answerer = _Answering(services.database, services.relay, bridge)
 
 

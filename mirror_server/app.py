@@ -27,6 +27,7 @@ from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
+from mirror_server.places import Places
 from mirror_server.relay import duty_changed
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
@@ -41,11 +42,12 @@ from mirror_server.views import (
     subscriptions,
 )
 from mirror_server.views.answers import json_answer
+from mirror_server.views.client import has_left
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import note, noted, require_scope
+from mirror_server.views.requests import app_id, note, noted, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -54,8 +56,11 @@ if TYPE_CHECKING:
 
 Admit = Callable[[Request, Callable[..., Any] | None], Response | None]
 
-CUT_OFF = "mirror.cut_off"
-"""Key of the WSGI environment that is set when the body did not arrive in time."""
+REFUSED = "mirror.refused"
+"""Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
+
+IS_FULL = "mirror.is_full"
+"""Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
 
 _log = logging.getLogger(__name__)
 _access_log = logging.getLogger(ACCESS_LOG)
@@ -63,7 +68,7 @@ _access_log = logging.getLogger(ACCESS_LOG)
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _PARKED = "mirror.parked"
-_POLL_AGAIN_SECONDS = 5
+_READ_AGAIN_SECONDS = 1
 _STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
 _GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -93,17 +98,22 @@ class MirrorApp(Flask):
     each blueprint, are not looked through: that alone takes a twentieth of the time of a request.
 
     Args:
-        most_blocking_polls: How many polls and streams may each hold a thread at once.
+        blocking_polls: Places for polls and streams that each hold a thread.
         metrics: Told of every answer.
         admit: Called before each request, with its view; what it gives is the answer.
+
+    Attributes:
+        refusal: The answer to every request, where there is one: of a process that cannot serve.
     """
 
     session_interface = _NoSessions()
 
-    def __init__(self, most_blocking_polls: int, metrics: Metrics, admit: Admit) -> None:
+    def __init__(self, blocking_polls: Places, metrics: Metrics, admit: Admit) -> None:
         super().__init__("mirror_server", static_folder=None)
-        self.blocking_polls = threading.BoundedSemaphore(most_blocking_polls)
-        self._metrics = metrics
+        self.blocking_polls = blocking_polls
+        self.metrics = metrics
+        self.refusal: Refusal | None = None
+        self._is_stopping = threading.Event()
         self._admit = admit
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
@@ -116,6 +126,8 @@ class MirrorApp(Flask):
 
     def preprocess_request(self) -> Response | None:
         """Called by Flask before each request."""
+        if self.refusal is not None:
+            raise self.refusal
         asked = _asked()
         return self._admit(asked, self.view_functions.get(asked.endpoint or ""))
 
@@ -152,32 +164,38 @@ class MirrorApp(Flask):
         return super().make_response(rv)
 
     def _begin(self, stream: EventStream) -> Response:
-        take: Callable[[EventStream], bool] | None = request.environ.get(STREAM)
-        if take is not None:
-            return stream if take(stream) else _answer_refusal(too_many_polls())
-        if not self.blocking_polls.acquire(blocking=False):
-            return _answer_refusal(too_many_polls())
-        stream.call_on_close(self.blocking_polls.release)
-        return stream
+        take: Callable[[EventStream], Refusal | None] | None = request.environ.get(STREAM)
+        refusal = self._hold(stream) if take is None else take(stream)
+        stream.end_when(self._is_over(request.environ))
+        return stream if refusal is None else _answer_refusal(refusal)
+
+    def _hold(self, response: Response) -> Refusal | None:
+        """Take a place for a thread, until the answer is sent; what is given says why there is none."""
+        application = app_id()
+        refusal = self.blocking_polls.take(application)
+        if refusal is None:
+            response.call_on_close(partial(self.blocking_polls.give_back, application))
+        return refusal
 
     def _send(self, download: Download) -> Response:
         take: Callable[[Download], None] | None = request.environ.get(DOWNLOAD)
         if take is not None:
             take(download)
-        elif self.blocking_polls.acquire(blocking=False):
-            download.call_on_close(self.blocking_polls.release)
-        else:
-            download.close()
-            return _answer_refusal(too_many_polls())
-        return download
+            return download
+        refusal = self._hold(download)
+        if refusal is None:
+            return download
+        download.close()
+        return _answer_refusal(refusal)
 
     def _park(self, deferred: Deferred) -> Response:
-        park: Callable[[Deferred], bool] | None = request.environ.get(PARK)
+        park: Callable[[Deferred], Refusal | None] | None = request.environ.get(PARK)
         if park is None:
             return self._wait(deferred)
-        if not park(deferred):
+        refusal = park(deferred)
+        if refusal is not None:
             deferred.release()
-            return _answer_refusal(too_many_polls())
+            return _answer_refusal(refusal)
         request.environ[_PARKED] = _route(_asked())
         return deferred
 
@@ -185,20 +203,40 @@ class MirrorApp(Flask):
         """Let this thread wait, unless too many do so that others would be served by none."""
         if not deferred.is_poll:
             return self._blocking_answer(deferred)
-        if not self.blocking_polls.acquire(blocking=False):
+        application = app_id()
+        refusal = self.blocking_polls.take(application)
+        if refusal is not None:
             deferred.release()
-            return _answer_refusal(too_many_polls())
+            return _answer_refusal(refusal)
         try:
             return self._blocking_answer(deferred)
         finally:
-            self.blocking_polls.release()
+            self.blocking_polls.give_back(application)
 
     def _blocking_answer(self, deferred: Deferred) -> Response:
+        environ = request.environ
         try:
-            deferred.wait()
-            return self._answer(deferred)
+            if deferred.is_poll:
+                deferred.wait(self._is_over(environ))
+            else:
+                deferred.wait()
+            # What is not for a client that is gone is for its next poll.
+            return Response(status=204) if deferred.takes and has_left(environ) else self._answer(deferred)
         finally:
             deferred.release()
+
+    def stop_waiting(self) -> None:
+        """Have the polls and streams that hold threads answered, as if their time were over."""
+        self._is_stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to."""
+        return self._is_stopping.is_set()
+
+    def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
+        """Whether nobody waits any more for the answer to a request that holds a thread."""
+        return lambda: self.is_stopping or has_left(environ)
 
     def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request, with the headers of any other.
@@ -218,7 +256,7 @@ class MirrorApp(Flask):
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
         response.headers[REQUEST_ID_HEADER] = _request_id(environ)
         seconds = time.perf_counter() - environ[_BEGAN]
-        self._metrics.answered(*route, response.status_code, seconds)
+        self.metrics.answered(*route, response.status_code, seconds)
         if _access_log.isEnabledFor(logging.INFO):
             _access_log.info("request", extra=_line(response, environ, seconds))
         return response
@@ -234,8 +272,10 @@ def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     metrics = Metrics(services.database, services.log, services.is_on_duty)
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
-    app = MirrorApp(services.settings.max_blocking_polls, metrics, partial(_admit, services, gate))
-    app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
+    settings = services.settings
+    blocking_polls = Places(settings.max_blocking_polls, settings.poll_share)
+    app = MirrorApp(blocking_polls, metrics, partial(_admit, services, gate))
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
     app.register_blueprint(devices.blueprint(services.devices, services.clock))
@@ -257,10 +297,9 @@ def create_app(services: Services) -> MirrorApp:
     return app
 
 
-def too_many_polls() -> Refusal:
-    """The refusal of a poll or stream for which there is no room."""
-    message = "too many polls and streams are open on this server; try again later, or use a webhook"
-    return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
+def _too_much_unread() -> Refusal:
+    message = "answers wait for this key to read them; read those first, or close their connections"
+    return Refusal(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)
 
 
 def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., Any] | None) -> Response | None:
@@ -268,24 +307,28 @@ def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., A
 
     What only another process can answer is passed on to it.
     """
-    if CUT_OFF in asked.environ:
-        raise Refusal(408, "the body did not arrive in time; send it at once")
+    refused: Refusal | None = asked.environ.get(REFUSED)
+    if refused is not None:
+        raise refused
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
         return None
     g.version = services.database.version()
     caller = asked.environ.get(CALLER)
     if caller is not None:
-        app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+        application, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
         authorization, address = asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or ""
-        app_id, g.scopes = gate.authenticate(authorization, address, g.version)
-    g.app_id = app_id
-    note(asked.environ, application=app_id)
+        application, g.scopes = gate.authenticate(authorization, address, g.version)
+    g.app_id = application
+    note(asked.environ, application=application)
     if scopes is not None:
         require_scope(*scopes)
+    is_full: Callable[[str], bool] | None = asked.environ.get(IS_FULL)
+    if is_full is not None and is_full(application):
+        raise _too_much_unread()
     if g.scopes != _OPERATOR_ONLY:
-        services.log.keep_for(app_id)
+        services.log.keep_for(application)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():
         return None
     if caller is not None:

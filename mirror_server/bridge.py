@@ -11,17 +11,22 @@ import io
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from mirror_server.app import CUT_OFF
+from mirror_server.app import IS_FULL, REFUSED
+from mirror_server.config import Settings
+from mirror_server.core.errors import Refusal
+from mirror_server.places import Places
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.download import DOWNLOAD, MAX_PIECE_BYTES, Download
+from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER
 from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
+from mirror_server.views.requests import noted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -32,9 +37,11 @@ _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
 
-BODY_TIMEOUT_SECONDS = 30
+_DEFAULTS = Settings()
+_PIECE_BYTES = 64 * 1024
+_EXPECTED_CHUNK_BYTES = 256 * 1024
 _LAST_SECONDS = 0.5
-_STALLED_SECONDS = 30
+_NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
 
 _log = logging.getLogger(__name__)
@@ -47,6 +54,8 @@ class Bridge:
         app: The Flask app.
         max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
         max_parked_polls: How many polls and streams may be open at once.
+        poll_share: Which part of these one application may have.
+        max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
         body_timeout_seconds: How long a body may take to arrive.
     """
 
@@ -56,15 +65,43 @@ class Bridge:
         *,
         max_body_bytes: int,
         max_parked_polls: int,
-        body_timeout_seconds: float = BODY_TIMEOUT_SECONDS,
+        poll_share: float = _DEFAULTS.poll_share,
+        max_unread_bytes: int = _DEFAULTS.max_unread_bytes,
+        body_timeout_seconds: float = _DEFAULTS.request_timeout_seconds,
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
-        self._max_parked_polls = max_parked_polls
+        self._places = Places(max_parked_polls, poll_share)
+        self._unread = _Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
-        self._parked_polls = 0
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
+
+    @classmethod
+    def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
+        """With the limits an operator set."""
+        return cls(
+            app,
+            max_body_bytes=settings.max_body_bytes,
+            max_parked_polls=settings.max_parked_polls,
+            poll_share=settings.poll_share,
+            max_unread_bytes=settings.max_unread_bytes,
+            body_timeout_seconds=settings.request_timeout_seconds,
+        )
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much of all answers waits for clients to take it."""
+        return self._unread.total_bytes
+
+    def answer_refusal(
+        self, refusal: Refusal, scope: Mapping[str, Any]
+    ) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
+        """Status, headers and body of the answer to a request that did not arrive whole; its scope may lack parts."""
+        answer = _Answer.of(
+            self._app, _environ_of({**_NOTHING_KNOWN, **scope, "headers": []}, b"") | {REFUSED: refusal}
+        )
+        return answer.status, answer.headers, answer.body
 
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
@@ -78,104 +115,121 @@ class Bridge:
             async with asyncio.timeout(self._body_timeout_seconds):
                 body = await _read_body(receive, self._max_body_bytes)
         except TimeoutError:
-            await _Answer.of(self._app, _environ_of(scope, b"") | {CUT_OFF: True}).send(send, is_last=True)
+            refusal = Refusal(408, "the body did not arrive in time; send it at once")
+            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
             return
         if body is None:
             return
         parked: list[Deferred] = []
         streams: list[EventStream] = []
-
-        def park(deferred: Deferred) -> bool:
-            if deferred.is_poll and not self._has_room():
-                return False
-            parked.append(deferred)
-            return True
-
-        def take(stream: EventStream) -> bool:
-            if not self._has_room():
-                return False
-            streams.append(stream)
-            return True
-
         downloads: list[Download] = []
+        held_by: list[str] = []
+
+        def hold() -> Refusal | None:
+            application = noted(environ)["application"]
+            refusal = self._places.take(application)
+            if refusal is None:
+                held_by.append(application)
+            return refusal
+
+        def park(deferred: Deferred) -> Refusal | None:
+            refusal = hold() if deferred.is_poll else None
+            if refusal is None:
+                parked.append(deferred)
+            return refusal
+
+        def take(stream: EventStream) -> Refusal | None:
+            refusal = hold()
+            if refusal is None:
+                streams.append(stream)
+            return refusal
 
         def take_download(download: Download) -> None:
             download.take()
             downloads.append(download)
 
-        environ = _environ_of(scope, body) | {PARK: park, STREAM: take, DOWNLOAD: take_download}
+        environ = _environ_of(scope, body)
+        environ |= {PARK: park, STREAM: take, DOWNLOAD: take_download, IS_FULL: self._unread.is_full}
         answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
+        reader = self._unread.reader(noted(environ).get("application", ""), send)
         if downloads and answer is not None:
-            await self._download(downloads[0], answer, receive, send)
+            await self._download(downloads[0], answer, receive, reader)
             return
-        held = bool(streams or (parked and parked[0].is_poll))
-        self._parked_polls += held
         try:
             if streams and answer is not None:
-                await self._stream(streams[0], answer, receive, send)
+                await self._stream(streams[0], answer, receive, reader)
                 return
             if parked:
-                answer = await self._wait(parked.pop(), environ, receive)
+                answer = await self._wait(parked.pop(), environ, receive, reader)
         finally:
-            self._parked_polls -= held
+            if held_by:
+                self._places.give_back(held_by[0])
         if answer is not None:
-            await answer.send(send)
+            await reader.send(answer)
 
-    def _has_room(self) -> bool:
-        return self._parked_polls < self._max_parked_polls
-
-    async def _wait(self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive) -> _Answer | None:
+    async def _wait(
+        self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive, reader: _Reader
+    ) -> _Answer | None:
         """The answer when it can be made; ``None`` when the client went away."""
         try:
             if await self._gone(deferred, receive):
                 return None
+            if reader.must_wait:
+                await reader.room()
+                if deferred.takes and await _is_gone(receive):
+                    return None
             return _Answer.of(self._app.finish(deferred, environ), environ)
         finally:
             deferred.release()
 
-    async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, send: _Send) -> None:
+    async def _stream(self, stream: EventStream, answer: _Answer, receive: _Receive, reader: _Reader) -> None:
         """Send events as they come, until the client goes away or the server stops."""
-        await answer.begin(send)
+        await reader.begin(answer)
         # Without its database it ends; the client comes back with its position.
         with suppress(StorageFailed):
-            await self._send_events(stream, receive, send)
-        await send({"type": "http.response.body", "body": b""})
+            await self._send_events(stream, receive, reader)
+        await reader.end()
 
-    async def _send_events(self, stream: EventStream, receive: _Receive, send: _Send) -> None:
-        await _send_chunk(send, stream.begin())
+    async def _send_events(self, stream: EventStream, receive: _Receive, reader: _Reader) -> None:
+        chunk = stream.begin()
+        with reader.waiting(len(chunk)):
+            await reader.send_chunk(chunk)
         ends = self._ends(receive)
         try:
             while not (stream.is_over or any(end.done() for end in ends)):
+                await reader.room()
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = stream.more()
                 chunk = stream.take()
                 if not (chunk or stream.is_over):
                     chunk = await _wait_for(more, ends)
                 more.cancel()
-                await _send_chunk(send, chunk)
+                with reader.waiting(len(chunk)):
+                    await reader.send_chunk(chunk)
         finally:
             for end in ends:
                 end.cancel()
 
-    async def _download(self, download: Download, answer: _Answer, receive: _Receive, send: _Send) -> None:
+    async def _download(self, download: Download, answer: _Answer, receive: _Receive, reader: _Reader) -> None:
         """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
 
-        A reader that stalls, or takes too long, is cut off: what is made for it keeps the database from tidying up.
+        A reader that takes too long is cut off: what is made for it keeps the database from tidying up.
         """
         ends = self._ends(receive)
         end_at = time.monotonic() + _LONGEST_DOWNLOAD_SECONDS
         try:
-            await answer.begin(send)
-            async for piece in _pieces(download):
-                sending = asyncio.ensure_future(_send_chunk(send, piece))
-                seconds = min(_STALLED_SECONDS, end_at - time.monotonic())
-                await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if not sending.done() or any(end.done() for end in ends):
-                    sending.cancel()
-                    _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
-                    return
-                await sending
-            await send({"type": "http.response.body", "body": b""})
+            await reader.begin(answer)
+            async with aclosing(_chunks(download, reader)) as chunks:
+                async for chunk in chunks:
+                    sending = asyncio.ensure_future(reader.send_chunk(chunk))
+                    seconds = end_at - time.monotonic()
+                    await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done() or any(end.done() for end in ends):
+                        sending.cancel()
+                        _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
+                        return
+                    await sending
+            await reader.end()
         except StorageFailed as failure:
             _log.warning("a download was cut off: the server %s", failure)
         finally:
@@ -228,17 +282,121 @@ class Bridge:
         return gone
 
 
-async def _pieces(download: Download) -> AsyncIterator[bytes]:
-    """The chunks, cut so small that sending one shows whether the reader takes any."""
+class _Unread:
+    """How much of the answers of each application waits for its clients to take it.
+
+    Args:
+        most_bytes: With this much an application gets no further answers before it has taken some.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes: Counter[str] = Counter()
+        self._taken = asyncio.Event()
+
+    @property
+    def total_bytes(self) -> int:
+        """That of all applications."""
+        return self._bytes.total()
+
+    def is_full(self, app_id: str) -> bool:
+        """Whether this application leaves as much unread as it may."""
+        return app_id in self._bytes and self._bytes[app_id] >= self._most_bytes
+
+    async def room(self, app_id: str) -> None:
+        """Wait until it took some, or its connections ended, which those of a client that takes nothing do."""
+        while self.is_full(app_id):
+            self._taken.clear()
+            await self._taken.wait()
+
+    def add(self, app_id: str, size: int) -> None:
+        """So much more waits."""
+        self._bytes[app_id] += size
+
+    def remove(self, app_id: str, size: int) -> None:
+        """So much was taken, or is not sent any more."""
+        self._bytes[app_id] -= size
+        if not self._bytes[app_id]:
+            del self._bytes[app_id]
+        self._taken.set()
+
+    def reader(self, app_id: str, send: _Send) -> _Reader:
+        """The client of a request of this application."""
+        return _Reader(self, app_id, send)
+
+
+class _Reader:
+    """The client of one request: it gets its answer as fast as it takes it, and what waits is counted."""
+
+    __slots__ = ("_app_id", "_send", "_unread")
+
+    def __init__(self, unread: _Unread, app_id: str, send: _Send) -> None:
+        self._unread = unread
+        self._app_id = app_id
+        self._send = send
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether its application is to take other answers first."""
+        return self._unread.is_full(self._app_id)
+
+    async def room(self) -> None:
+        """Wait until an answer may be made for it."""
+        await self._unread.room(self._app_id)
+
+    async def begin(self, answer: _Answer) -> None:
+        """Send the head of an answer."""
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+
+    async def send(self, answer: _Answer) -> None:
+        """Send an answer."""
+        size = len(answer.body)
+        self._unread.add(self._app_id, size)
+        try:
+            await answer.send(self._send)
+        finally:
+            self._unread.remove(self._app_id, size)
+
+    @contextmanager
+    def waiting(self, size: int) -> Iterator[None]:
+        """Meanwhile so much more waits."""
+        self._unread.add(self._app_id, size)
+        try:
+            yield
+        finally:
+            self._unread.remove(self._app_id, size)
+
+    async def send_chunk(self, chunk: bytes) -> None:
+        """Send a part of an answer."""
+        await _send_pieces(self._send, chunk, is_end=False)
+
+    async def end(self) -> None:
+        """Send that this was all."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+async def _chunks(download: Download, reader: _Reader) -> AsyncGenerator[bytes]:
+    """The chunks, each made when there is room for it."""
     loop = asyncio.get_running_loop()
-    while (chunk := await loop.run_in_executor(None, download.next_chunk)) is not None:
-        for begin in range(0, len(chunk), MAX_PIECE_BYTES):
-            yield chunk[begin : begin + MAX_PIECE_BYTES]
+    while True:
+        await reader.room()
+        # Counted while it is made, or all that wait for threads to make theirs would find room.
+        with reader.waiting(_EXPECTED_CHUNK_BYTES):
+            chunk = await loop.run_in_executor(None, download.next_chunk)
+            if chunk is None:
+                return
+            with reader.waiting(len(chunk) - _EXPECTED_CHUNK_BYTES):
+                yield chunk
 
 
-async def _send_chunk(send: _Send, chunk: bytes) -> None:
-    if chunk:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+async def _send_pieces(send: _Send, content: bytes, *, is_end: bool) -> None:
+    """Send something piece by piece: the server takes one when the client has taken most of those before."""
+    last = len(content) - _PIECE_BYTES
+    for begin in range(0, max(last, 0), _PIECE_BYTES):
+        await send({"type": "http.response.body", "body": content[begin : begin + _PIECE_BYTES], "more_body": True})
+    rest = content[-(len(content) % _PIECE_BYTES or _PIECE_BYTES) :]
+    if rest or is_end:
+        await send({"type": "http.response.body", "body": rest, "more_body": not is_end})
 
 
 async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes:
@@ -271,9 +429,9 @@ class _Answer:
     """A WSGI answer on its way to ASGI."""
 
     def __init__(self) -> None:
-        self._status = 500
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body = b""
+        self.status = 500
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
 
     @classmethod
     def of(
@@ -287,7 +445,7 @@ class _Answer:
         answer = cls()
         chunks = app(environ, answer._start)
         try:
-            answer._body = b"" if streams or downloads else b"".join(chunks)
+            answer.body = b"" if streams or downloads else b"".join(chunks)
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -297,20 +455,16 @@ class _Answer:
     def _start(
         self, status: str, headers: list[tuple[str, str]], _exc_info: object = None
     ) -> Callable[[bytes], object]:
-        self._status = int(status[:3])
-        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        self.status = int(status[:3])
+        self.headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return lambda _: None
-
-    async def begin(self, send: _Send) -> None:
-        """Send its head."""
-        await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
 
     async def send(self, send: _Send, *, is_last: bool = False) -> None:
         """Send it; after the last one the connection is closed."""
         if is_last:
-            self._headers.append((b"connection", b"close"))
-        await self.begin(send)
-        await send({"type": "http.response.body", "body": self._body})
+            self.headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await _send_pieces(send, self.body, is_end=True)
 
 
 async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:

@@ -33,6 +33,14 @@ class Settings:
         failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
         max_parked_polls: How many polls and event streams may be open at once.
         max_blocking_polls: How many of them may be open where each takes a thread, under another WSGI server.
+        poll_share: Which part of these places one application may have.
+        max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
+        max_connections: How many connections may be open.
+        max_head_bytes: The largest request line with its headers.
+        max_headers: How many headers a request may have.
+        idle_timeout_seconds: How long a connection stays open on which no request begins.
+        request_timeout_seconds: How long the head of a request may take to arrive, and how long its body.
+        write_timeout_seconds: How long a client may take to read what is on its way to it.
     """
 
     database_url: str = DEFAULT_URL
@@ -49,3 +57,11 @@ class Settings:
     failed_keys_per_minute: int = 20
     max_parked_polls: int = 20_000
     max_blocking_polls: int = 8
+    poll_share: float = 0.5
+    max_unread_bytes: int = 32_000_000
+    max_connections: int = 25_000
+    max_head_bytes: int = 64 * 1024
+    max_headers: int = 100
+    idle_timeout_seconds: float = 20
+    request_timeout_seconds: float = 30
+    write_timeout_seconds: float = 30

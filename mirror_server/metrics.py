@@ -8,6 +8,7 @@ from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -58,6 +59,10 @@ class Metrics:
         """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
+
+    def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        """Have a gauge whose value is asked for at each scrape."""
+        Gauge(name, meaning, registry=self._registry).set_function(value)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -14,6 +14,7 @@ from mirror_server.config import Settings
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULTS = Settings()
+_SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _option(name: str, field: str, **more: Any) -> Callable[[F], F]:
@@ -71,7 +72,7 @@ _ALL = (
     _option(
         "--answer-timeout-seconds",
         "answer_timeout_seconds",
-        type=click.FloatRange(min=0, min_open=True),
+        type=_SECONDS,
         help="How long an attempt waits for a device's answer before the next one, or before the command fails.",
     ),
     _option(
@@ -103,6 +104,54 @@ _ALL = (
         "max_parked_polls",
         type=click.IntRange(min=1),
         help="How many long polls and event streams may be open at once; one more is refused with 429.",
+    ),
+    _option(
+        "--poll-share",
+        "poll_share",
+        type=click.FloatRange(min=0, max=1),
+        help="Which part of these one application may have open.",
+    ),
+    _option(
+        "--max-unread-bytes",
+        "max_unread_bytes",
+        type=click.IntRange(min=1_000_000),
+        help="How much of its answers an application may leave unread before its next request is told 429.",
+    ),
+    _option(
+        "--max-connections",
+        "max_connections",
+        type=click.IntRange(min=1),
+        help="How many connections may be open; one more is told 503 and ends.",
+    ),
+    _option(
+        "--max-head-bytes",
+        "max_head_bytes",
+        type=click.IntRange(min=1000),
+        help="How large request line and headers may be; more is refused with 414 or 431.",
+    ),
+    _option(
+        "--max-headers",
+        "max_headers",
+        type=click.IntRange(min=10),
+        help="How many headers a request may have; more are refused with 431.",
+    ),
+    _option(
+        "--idle-timeout-seconds",
+        "idle_timeout_seconds",
+        type=_SECONDS,
+        help="How long a connection stays open on which no request begins.",
+    ),
+    _option(
+        "--request-timeout-seconds",
+        "request_timeout_seconds",
+        type=_SECONDS,
+        help="How long request line and headers may take to arrive, and then the body; what takes longer is told 408.",
+    ),
+    _option(
+        "--write-timeout-seconds",
+        "write_timeout_seconds",
+        type=_SECONDS,
+        help="How long a client may take to read the next part of an answer before its connection ends.",
     ),
     _option(
         "--allow-callbacks-to",

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import uvicorn
 
 from mirror_server.answering import answer_others
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
+from mirror_server.connections import BoundedConnection
 from mirror_server.services import Services
+
+if sys.platform != "win32":
+    import resource
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
+_OTHER_FILES = 300
 _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -143,12 +152,14 @@ def _collect_rarely() -> None:
 
 
 def _server_of(services: Services) -> _Server:
-    settings = services.settings
+    settings = replace(services.settings, max_connections=_allow_connections(services.settings.max_connections))
     app = create_app(services)
     answer_others(services, app)
-    bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=settings.max_parked_polls)
+    bridge = Bridge.of(app, settings)
+    connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
     config = uvicorn.Config(
         bridge,
+        http=cast("type[asyncio.Protocol]", connection),
         lifespan="off",
         ws="none",
         log_config=None,
@@ -157,4 +168,21 @@ def _server_of(services: Services) -> _Server:
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )
-    return _Server(config, bridge)
+    server = _Server(config, bridge)
+    connections = server.server_state.connections
+    app.metrics.watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
+    app.metrics.watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
+    return server
+
+
+def _allow_connections(wanted: int) -> int:
+    """How many connections there can be, each an open file, where the system allows as many files as it will."""
+    if sys.platform == "win32":
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(1, allowed - _OTHER_FILES)

@@ -3,15 +3,21 @@
 With gunicorn ``gunicorn --threads 16 'mirror_server.wsgi:create()'``, with waitress
 ``waitress-serve --threads 16 --call mirror_server.wsgi:create``. There each poll and event stream takes a thread, so
 that only ``MIRROR_MAX_BLOCKING_POLLS`` may be open at once: keep that below the number of threads. One process only
-serves an SQLite file; on PostgreSQL there may be any number (``gunicorn --workers 4``).
+serves an SQLite file; on PostgreSQL there may be any number (``gunicorn --workers 4``). The app is made in the process
+that serves, not in one that is forked then (``gunicorn --preload``): its threads would be left behind.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
+import os
 import signal
 import sys
 import threading
+import time
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import click
@@ -19,9 +25,20 @@ import click
 from mirror_server.answering import answer_others
 from mirror_server.app import MirrorApp, create_app
 from mirror_server.config import Settings
+from mirror_server.core.errors import Refusal
 from mirror_server.options import blocking_polls_option, settings_options
 from mirror_server.services import Services
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.failures import AlreadyServed, DatabaseError
+
+_CANNOT_SERVE = 3
+"""The exit code after which gunicorn ends; after another one it would start the process again and again."""
+
+_SUCCESSION_SECONDS = 5
+_AGAIN_SECONDS = 0.2
+_LAST_SECONDS = 3
+_FLUSH_SECONDS = 0.2
+
+_log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -35,23 +52,90 @@ def create() -> MirrorApp:
     """The app of a server that runs until the process ends; its settings are ``MIRROR_`` variables of the environment.
 
     Raises:
-        SystemExit: A variable or the database cannot be used; the message says why.
+        SystemExit: A variable, the database or this process cannot be used; the log says why.
     """
     try:
+        _check_process()
         settings: Settings = _settings.main([], standalone_mode=False)
-        services = Services(settings)
+        services = _services(settings)
     except (click.ClickException, DatabaseError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        raise SystemExit(f"Error: {message}") from error
-    _end_by_exit()
+        print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
+        raise SystemExit(_CANNOT_SERVE) from error
     app = create_app(services)
     answer_others(services, app)
     services.start()
     atexit.register(services.close)
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=partial(_refuse, app, services))
+    if threading.current_thread() is threading.main_thread():
+        _end_by_signals(app)
     return app
 
 
-def _end_by_exit() -> None:
-    """Let SIGTERM end the process in order, where the WSGI server does not look after it itself."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+def _check_process() -> None:
+    """Refuse the process of gunicorn that only starts others.
+
+    Raises:
+        ClickException: It is that one.
+    """
+    # In a worker gunicorn looks after this signal before it asks for the app.
+    if "gunicorn.arbiter" in sys.modules and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        message = "this server cannot be made before the processes that serve it; start gunicorn without --preload"
+        raise click.ClickException(message)
+
+
+def _services(settings: Settings) -> Services:
+    """The parts of the server; another process that is just ending is waited for.
+
+    Raises:
+        DatabaseError: The database cannot be used, or another process goes on serving it.
+    """
+    end_at = time.monotonic() + _SUCCESSION_SECONDS
+    while True:
+        try:
+            return Services(settings)
+        except AlreadyServed as error:
+            if time.monotonic() >= end_at:
+                cure = "one process serves a file, so start gunicorn with --workers 1, or name a PostgreSQL database"
+                raise AlreadyServed(f"{error}: {cure}") from error
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _refuse(app: MirrorApp, services: Services) -> None:
+    """In a process that was forked from this one, which has neither its threads nor a database of its own."""
+    atexit.unregister(services.close)
+    message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
+    app.refusal = Refusal(503, message)
+    _log.error(message)
+
+
+def _end_by_signals(app: MirrorApp) -> None:
+    """Let the signals that end the process end the held polls first, so that it does not wait for them."""
+    for number in {signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGTERM)}:
+        before = signal.getsignal(number)
+        if callable(before):
+            signal.signal(number, partial(_stop_then, app, before))
+        elif number == signal.SIGTERM and before is signal.SIG_DFL:
+            signal.signal(number, partial(_stop_and_exit, app))
+
+
+def _stop_then(app: MirrorApp, before: Any, number: int, frame: FrameType | None) -> None:
+    app.stop_waiting()
+    before(number, frame)
+
+
+def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> None:
+    """End the process: the second time at once, else when the polls are answered, for which its main thread goes on."""
+    if app.is_stopping:
+        sys.exit(0)
+    app.stop_waiting()
+    threading.Thread(target=_exit_when_answered, args=(app,), name="exit", daemon=True).start()
+
+
+def _exit_when_answered(app: MirrorApp) -> None:
+    end_at = time.monotonic() + _LAST_SECONDS
+    while app.blocking_polls.are_taken and time.monotonic() < end_at:
+        time.sleep(_FLUSH_SECONDS)
+    time.sleep(_FLUSH_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)

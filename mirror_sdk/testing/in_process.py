@@ -43,6 +43,7 @@ class InProcessServer:
             # A test of wrong keys is no attack.
             failed_keys_per_minute=1_000_000,
             max_blocking_polls=_MOST_POLLS,
+            poll_share=1,
         )
         self._app_ids: set[str] = set()
         self._quiet = threading.Condition()

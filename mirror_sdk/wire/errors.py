@@ -37,8 +37,10 @@ ERROR_TYPES: dict[int, str] = {
     409: "conflict",
     410: "gone",
     413: "too_large",
+    414: "too_large",
     415: "unsupported_media_type",
     429: "limit_exceeded",
+    431: "too_large",
     500: "internal",
     503: "unavailable",
 }

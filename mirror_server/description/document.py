@@ -62,14 +62,16 @@ _ERROR_MEANINGS = {
     403: "The access key lacks the scope.",
     404: "There is no such thing.",
     406: "There is no such form; the message names those there are.",
-    408: "The body did not arrive in time.",
+    408: "The request did not arrive in time.",
     409: "It contradicts what is there.",
     410: "The poll channel was deleted meanwhile.",
     413: "The body is too large.",
+    414: "The request line is too long.",
     415: "The body is not `application/json`.",
     429: "A limit is reached; `Retry-After` may tell for how long.",
+    431: "The headers are too large or too many.",
     500: "The server failed.",
-    503: "The server cannot store anything at the moment.",
+    503: "The server cannot store anything at the moment, or has too many connections.",
 }
 
 
@@ -154,11 +156,11 @@ def _answer(answer: Answer) -> Schema:
 def _errors(operation: Operation, scopes: Collection[str]) -> Schema:
     if operation is DELIVERY:
         return {}
-    codes = {500, 503, *operation.errors}
+    codes = {408, 414, 431, 500, 503, *operation.errors}
     if scopes:
         codes |= {400, 401, 403, 429}
     if operation.body is not None:
-        codes |= {408, 413, 415}
+        codes |= {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 

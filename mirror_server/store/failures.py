@@ -7,6 +7,10 @@ class DatabaseError(Exception):
     """The database cannot be used; the message says why and what to do."""
 
 
+class AlreadyServed(DatabaseError):
+    """Another process serves the database, which only one can."""
+
+
 class StorageFailed(DatabaseError):
     """A change could not be stored, because the disk or the file does not take it; nothing of it was done."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.failures import AlreadyServed, DatabaseError
 
 if sys.platform != "win32":
     import fcntl
@@ -27,7 +27,8 @@ class ServingLock:
         database_path: The database's file, which is made where there is none.
 
     Raises:
-        DatabaseError: Another process serves the database.
+        AlreadyServed: Another process serves the database.
+        DatabaseError: The lock cannot be made.
     """
 
     def __init__(self, database_path: Path) -> None:
@@ -41,7 +42,7 @@ class ServingLock:
         try:
             self._acquire(database_path)
         except Timeout:
-            raise DatabaseError(
+            raise AlreadyServed(
                 f"another process serves the database {database_path}; stop that one first, or name another database"
             ) from None
         except OSError as error:

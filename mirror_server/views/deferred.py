@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flask import Response
@@ -17,6 +19,9 @@ PARK = "mirror.park"
 
 It answers whether it took it; one too many is refused.
 """
+
+
+_LOOK_SECONDS = 0.5
 
 
 class Deferred(Response):
@@ -65,9 +70,16 @@ class Deferred(Response):
         """
         return self._render(self.future.result()) if self.future.done() else self._expired()
 
-    def wait(self) -> None:
-        """Block this thread until the answer can be made."""
-        try:
-            self.future.exception(self.timeout_seconds)
-        except FutureTimeoutError:
-            return
+    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""
+        wait_for(self.future, self.timeout_seconds, is_over)
+
+
+def wait_for(future: Future[Any], timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
+    """Block this thread until the future is done, which is told, or ``is_over``, which is asked twice a second."""
+    end_at = time.monotonic() + timeout_seconds
+    while not is_over() and (remaining_seconds := end_at - time.monotonic()) > 0:
+        with suppress(FutureTimeoutError):
+            future.exception(min(remaining_seconds, _LOOK_SECONDS))
+            return True
+    return False

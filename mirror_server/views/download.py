@@ -10,8 +10,6 @@ from flask import Response
 DOWNLOAD = "mirror.download"
 """Key of the WSGI environment under which a server that can wait without a thread takes a :class:`Download`."""
 
-MAX_PIECE_BYTES = 128 * 1024
-
 
 class Download(Response):
     """Chunks are made one by one, each when the one before is on its way, so that none waits for a slow reader.

@@ -7,8 +7,7 @@ is an event named ``gap``. A client that comes back with ``Last-Event-ID`` goes 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable, Iterator
 
 import orjson
 from flask import Response
@@ -16,6 +15,7 @@ from flask import Response
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.log import More, NotificationLog
+from mirror_server.views.deferred import wait_for
 
 STREAM = "mirror.stream"
 """Key of the WSGI environment under which a server that can wait without a thread takes an :class:`EventStream`.
@@ -45,6 +45,11 @@ class EventStream(Response):
         self._app_id = app_id
         self._after = after
         self.is_over = False
+        self._is_interrupted: Callable[[], bool] = lambda: False
+
+    def end_when(self, is_interrupted: Callable[[], bool]) -> None:
+        """Where it holds a thread, end it as soon as this is so."""
+        self._is_interrupted = is_interrupted
 
     def more(self) -> More:
         """A future that is done when there is something to take; ask for it before taking."""
@@ -69,14 +74,13 @@ class EventStream(Response):
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
         yield self.begin()
-        while not self.is_over and (remaining_seconds := end_at - time.monotonic()) > 0:
+        while not (self.is_over or self._is_interrupted()) and (remaining_seconds := end_at - time.monotonic()) > 0:
             more = self.more()
             try:
                 chunk = self.take()
                 if not (chunk or self.is_over):
-                    more.result(min(remaining_seconds, HEARTBEAT_SECONDS))
-            except FutureTimeoutError:
-                chunk = HEARTBEAT
+                    seconds = min(remaining_seconds, HEARTBEAT_SECONDS)
+                    chunk = b"" if wait_for(more, seconds, self._is_interrupted) else HEARTBEAT
             finally:
                 more.cancel()
             yield chunk

@@ -116,8 +116,10 @@ def test_an_error_code_has_the_type_of_the_interface() -> None:
         409: "conflict",
         410: "gone",
         413: "too_large",
+        414: "too_large",
         415: "unsupported_media_type",
         429: "limit_exceeded",
+        431: "too_large",
         500: "internal",
         503: "unavailable",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ class WsgiProcess:
             "MIRROR_DATABASE": self.database_url,
             "MIRROR_SIMULATE": "0",
             "MIRROR_MAX_BLOCKING_POLLS": str(MOST),
+            "MIRROR_POLL_SHARE": "1",
             "MIRROR_MAX_BODY_BYTES": "10000",
             "PYTHONUNBUFFERED": "1",
         }
@@ -79,9 +81,9 @@ class WsgiProcess:
         return self.process.wait(20)
 
 
-@pytest.fixture(params=["gunicorn", "waitress"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WsgiProcess]:
-    running = WsgiProcess(request.param, tmp_path)
+@pytest.fixture(scope="module", params=["gunicorn", "waitress"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WsgiProcess]:
+    running = WsgiProcess(request.param, tmp_path_factory.mktemp(request.param))
     running.start()
     yield running
     if running.process.poll() is None:
@@ -103,7 +105,7 @@ def application(server: WsgiProcess) -> Iterator[Callable[[], Application]]:
 
 def test_the_flows_of_the_specification_work(server: WsgiProcess, application: Callable[[], Application]) -> None:
     app = application()
-    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     assert app.http.put(f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
     assert app.write(device, LEVEL, "7", "w").status_code == 202
     assert app.response("w")["status"] == 200
@@ -122,7 +124,7 @@ def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
     server: WsgiProcess, application: Callable[[], Application]
 ) -> None:
     app = application()
-    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
     with ThreadPoolExecutor(MOST) as pool:
         held = [pool.submit(app.poll, after=after, hold=20) for _ in range(MOST)]
@@ -140,11 +142,52 @@ def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
     assert app.poll(after=after, hold=0).status_code == 200
 
 
+def hang_up(server: WsgiProcess, application: Application, path: str, count: int) -> None:
+    """Send requests that are held, and close their connections when they are."""
+    ask = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {application.key}\r\n\r\n"
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    held = [socket.create_connection(address, timeout=10) for _ in range(count)]
+    for connection in held:
+        connection.sendall(ask.encode())
+    wait_until(lambda: open_polls(application) == count, "all polls to be open")
+    for connection in held:
+        connection.close()
+
+
+def open_polls(application: Application) -> int:
+    found = re.search(r"mirror_open_polls (\d+)", application.http.get("/metrics").text)
+    assert found
+    return int(found[1])
+
+
+@pytest.mark.parametrize("path", ["pull?after=latest&hold=55", "events"])
+def test_clients_that_hang_up_give_their_places_back_at_once(
+    server: WsgiProcess, application: Callable[[], Application], path: str
+) -> None:
+    app = application()
+    hang_up(server, app, f"/v2/notification/{path}", MOST)
+    wait_until(lambda: open_polls(app) == 0, "the places", 3)
+    assert app.poll(after="latest", hold=1).status_code == 204
+
+
+def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(
+    server: WsgiProcess, application: Callable[[], Application]
+) -> None:
+    app = application()
+    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1"})
+    while app.poll(hold=0).status_code == 200:
+        pass
+    hang_up(server, app, "/v2/notification/pull?hold=55", 1)
+    app.read(device, LEVEL, "r")
+    wait_until(lambda: open_polls(app) == 0, "the place", 3)
+    assert [each["id"] for each in app.poll(hold=5).json()["async-responses"]] == ["r"]
+
+
 def test_a_stream_whose_client_went_away_gives_its_place_back(
     server: WsgiProcess, application: Callable[[], Application]
 ) -> None:
     app = application()
-    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
+    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     for _ in range(MOST):
         with app.http.stream("GET", "/v2/notification/events") as stream:
             next(stream.iter_text())
@@ -175,10 +218,18 @@ def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
     server: WsgiProcess, application: Callable[[], Application]
 ) -> None:
     app = application()
-    device = app.add_device("d", {"path": LEVEL, "value": "1", "writable": True})
+    device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True})
     app.patch_device(device, online=False)
     assert app.write(device, LEVEL, "7", "w").status_code == 202
-    assert server.stop() == 0, server.log_path.read_text()
+    with ThreadPoolExecutor(2) as pool:
+        held = pool.submit(app.poll, after="latest", hold=55)
+        stream = pool.submit(app.http.get, "/v2/notification/events", timeout=60)
+        wait_until(lambda: open_polls(app) == 2, "the poll and the stream to be open")
+        began = time.monotonic()
+        assert server.stop() == 0, server.log_path.read_text()
+        assert time.monotonic() - began < 6
+        assert held.result(1).status_code == 204
+        assert stream.result(1).status_code == 200
     assert "Traceback" not in server.log_path.read_text()
     server.start()
     again = Application(server.url, app.key)
@@ -202,9 +253,55 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None
             check=False,
             cwd=os.fspath(tmp_path),
         )
-        assert ended.returncode == 1
+        assert ended.returncode == 3
         assert word in ended.stderr
         assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"), [("--workers=2", ["--workers 1", "PostgreSQL"]), ("--preload", ["without --preload"])]
+)
+@pytest.mark.sqlite
+def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path: Path, option: str, words: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", *COMMANDS["gunicorn"].split(), option],
+        env=child_environment(MIRROR_DATABASE=f"sqlite:///{tmp_path / 'mirror.db'}"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 3, ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
+    assert all(word in line for word in words)
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
+def test_a_process_that_is_forked_from_the_one_that_made_the_app_refuses_and_says_so(tmp_path: Path) -> None:
+    program = """
+import logging, os, sys
+from mirror_server.wsgi import create
+logging.basicConfig(level=logging.ERROR)
+app = create()
+child = os.fork()
+if not child:
+    answers = [app.test_client().get(path) for path in ("/healthz", "/v3/devices")]
+    print([(answer.status_code, "make the app after the fork" in answer.json["message"]) for answer in answers])
+    sys.exit(0)
+os.waitpid(child, 0)
+print(app.test_client().get("/readyz").status_code)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=child_environment(MIRROR_DATABASE=databases.new_database_url(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.splitlines() == ["[(503, True), (503, True)]", "200"], ended.stderr
+    assert ended.stderr.count("forked") == 1
 
 
 def test_a_second_process_on_the_database_is_refused(server: WsgiProcess) -> None:
@@ -229,7 +326,7 @@ def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_pat
     # Without kept connections each request may come to another worker.
     app.http.headers["Connection"] = "close"
     try:
-        device = app.add_device("d", {"path": LEVEL, "value": "0", "writable": True})
+        device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "0", "writable": True})
         workers = wait_until(lambda: _workers(server, 3), "all workers")
         for number in range(30):
             assert app.write(device, LEVEL, str(number), f"w{number}").status_code == 202

@@ -201,10 +201,10 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
     waits = threading.Semaphore(0)
     wait = Deferred.wait
 
-    def note(deferred: Deferred) -> None:
+    def note(deferred: Deferred, *is_over: Callable[[], bool]) -> None:
         if deferred.is_poll:
             waits.release()
-        wait(deferred)
+        wait(deferred, *is_over)
 
     monkeypatch.setattr(Deferred, "wait", note)
 

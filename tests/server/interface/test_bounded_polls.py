@@ -66,3 +66,22 @@ def test_an_ended_stream_gives_its_place_back(small):
         stream = small.call(key, "GET", "/v2/notification/events")
         assert stream.status_code == 200
         stream.close()
+
+
+def test_one_application_has_a_share_of_the_places(server, tmp_path, held_poll):
+    folder = tmp_path / "shared out"
+    folder.mkdir()
+    small = type(server)(folder, max_blocking_polls=4, poll_share=0.5)
+    greedy, other = small.key(), small.key()
+    held = [held_poll(greedy, QUERY, small) for _ in range(2)]
+    for path in (POLL, "/v2/notification/events"):
+        refused = small.call(greedy, "GET", path)
+        assert (refused.status_code, refused.json["reason"]) == (429, "TOO_MANY_POLLS")
+        assert "this key has 2" in refused.json["message"]
+    held.append(held_poll(other, QUERY, small))
+    assert small.call(greedy, "GET", "/v3/devices").status_code == 200
+    for key in (greedy, other):
+        small.services.log.wake(key.split("_")[1])
+    assert [poll.result(10).status_code for poll in held] == [204] * 3
+    assert small.call(greedy, "GET", "/v2/notification/pull?after=latest&hold=1").status_code == 204
+    small.services.close()

@@ -84,6 +84,133 @@ def test_one_poll_too_many_is_refused_until_another_has_left(server, bridge, kin
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("kind", [POLL, STREAM])
+def test_one_application_holds_a_share_of_the_places_and_leaves_the_others(server, kind):
+    async def check():
+        bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
+        greedy, other = server.key(), server.key()
+        held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
+        refused = await Request(bridge, greedy, *kind).begin()
+        assert refused.status == 429
+        assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MANY_POLLS"
+        assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
+        held.append(await Request(bridge, other, *kind).begin())
+        assert held[-1].status in {None, 200}
+        await held[0].leave()
+        held[0] = await Request(bridge, greedy, *kind).begin()
+        assert held[0].status in {None, 200}
+        for each in held:
+            await each.leave()
+
+    asyncio.run(check())
+
+
+class Reader(Request):
+    """A client that takes nothing of an answer until it is told to."""
+
+    def __init__(self, *args):
+        self.takes = asyncio.Event()
+        super().__init__(*args)
+
+    async def _send(self, message):
+        if message["type"] == "http.response.body":
+            await self.takes.wait()
+        self.sent.append(message)
+
+    @property
+    def body(self):
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def small_room(server):
+    """A bridge with room for little that is unread, and a key whose log is larger."""
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
+    key = server.key()
+    app_id = key.split("_")[1]
+    server.add_device(key, "d")
+    for number in range(30):
+        body = {"ep": f"{number}-" + "x" * 10_000}
+        server.services.database.write(
+            lambda session, body=body: server.services.log.append(session, app_id, "registrations", "d", body)
+        )
+    return bridge, key
+
+
+@pytest.mark.parametrize("query", [b"after=0&hold=0", b"hold=0"])
+def test_who_leaves_answers_unread_gets_no_more_of_them_until_they_are_taken(server, query):
+    bridge, key = small_room(server)
+
+    async def check():
+        deaf = Reader(bridge, key, "/v2/notification/pull", query)
+        await until(lambda: bridge.unread_bytes > 100_000)
+        for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
+            refused = await Request(bridge, key, *path).begin()
+            assert refused.status == 429
+            assert json.loads(refused.sent[1]["body"])["reason"] == "TOO_MUCH_UNREAD"
+            assert dict(refused.sent[0]["headers"])[b"retry-after"] == b"1"
+        assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
+        deaf.takes.set()
+        await asyncio.wait_for(deaf.task, 10)
+        assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
+        assert len(json.loads(deaf.body)["registrations"]) >= 30
+        assert bridge.unread_bytes == 0
+        assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
+
+    asyncio.run(check())
+
+
+def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_when_there_is(server):
+    bridge, key = small_room(server)
+    app_id, body = key.split("_")[1], {"ep": "y" * 60_000}
+
+    async def check():
+        held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
+        server.services.database.write(
+            lambda session: server.services.log.append(session, app_id, "registrations", "d", body)
+        )
+        await until(lambda: bridge.unread_bytes > 100_000)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert sum(each.status == 200 for each in held) == 2
+        for each in held:
+            each.takes.set()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(each.task for each in held))
+        assert all(json.loads(each.body)["registrations"][0]["ep"] == body["ep"] for each in held)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b"")])
+def test_a_stream_or_snapshot_that_nobody_takes_is_made_no_further(server, path):
+    bridge, key = small_room(server)
+    server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
+
+    async def check():
+        deaf = [Reader(bridge, key, *path) for _ in range(3)]
+        await until(lambda: [bool(each.sent) for each in deaf] == [True] * 3)
+        await until(lambda: bridge.unread_bytes > 100_000)
+        size = bridge.unread_bytes
+        # It began when there was room, and what it makes next waits for the client.
+        assert size < 1_000_000
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bridge.unread_bytes <= size
+        for each in deaf:
+            each.takes.set()
+            each.gone.set()
+        await asyncio.wait_for(asyncio.gather(*(each.task for each in deaf)), 10)
+        assert bridge.unread_bytes == 0
+
+    asyncio.run(check())
+
+
 def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.bridge._LAST_SECONDS", 60)
 

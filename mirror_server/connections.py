@@ -1,0 +1,267 @@
+"""What a connection may send and how long it may take, before any key is asked for.
+
+uvicorn keeps the headers of a request however many come, begins as many requests of one connection as arrive, and
+waits for ever for a client that says nothing or takes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from mirror_server.config import Settings
+from mirror_server.core.errors import Refusal
+
+_LINGER_SECONDS = 2
+_MOST_PIPELINED = 16
+_MOST_TOLD = 100
+_PIECE_BYTES = 64 * 1024
+_HEADER_MARKS = 4
+
+_log = logging.getLogger(__name__)
+
+Answer = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
+"""Status, headers and body."""
+
+AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], Answer]
+"""Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
+
+
+class _Refused(Exception):
+    """Stops the parser; the refusal itself is kept by the connection."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection of uvicorn's with limits.
+
+    Args:
+        config: uvicorn's.
+        server_state: uvicorn's; it knows all connections.
+        app_state: uvicorn's.
+        _loop: uvicorn's.
+        settings: The limits.
+        answer_refusal: Makes the answer of what is refused here.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+        answer_refusal: AnswerRefusal,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._settings = settings
+        self._answer_refusal = answer_refusal
+        self._refusal: Refusal | None = None
+        self._is_over = False
+        self._in_head = False
+        self._in_message = False
+        # Bytes since the parser last told of something that ends: a head, a piece of a body, a message. They lack
+        # what stood in the piece in which a request began behind another one, which is no more than the slack.
+        self._untold_bytes = 0
+        self._slack_bytes = 0
+        self._piece_bytes = 0
+        self._begins_piece = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        """Begin, unless there are too many connections."""
+        super().connection_made(transport)
+        excess = len(self.connections) - self._settings.max_connections
+        if excess > _MOST_TOLD:
+            transport.abort()
+        elif excess > 0:
+            message = "too many connections are open on this server; try again later, and close those you do not use"
+            self._refuse(Refusal(503, message, reason="TOO_MANY_CONNECTIONS", retry_after_seconds=5))
+        else:
+            self._begin_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what was to happen with it."""
+        self._is_over = True
+        self._unset_keepalive_if_required()
+        self._stop_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, in pieces: how much of one belongs to which request is not known exactly."""
+        for begin in range(0, len(data), _PIECE_BYTES):
+            if self._is_over:
+                return
+            self._take(data if len(data) <= _PIECE_BYTES else data[begin : begin + _PIECE_BYTES])
+
+    def _take(self, piece: bytes) -> None:
+        self._piece_bytes = len(piece)
+        self._untold_bytes += self._piece_bytes
+        self._begins_piece = not self._in_message
+        super().data_received(piece)
+        if self._is_over:
+            return
+        refusal = self._head_refusal() if self._in_head else None
+        if refusal is None and self._untold_bytes > self._settings.max_head_bytes:
+            refusal = self._too_large()
+        if refusal is not None:
+            self._refuse(refusal)
+        elif not self._in_head and (self._in_message or self._is_answering()):
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._note_slow)
+
+    def _is_answering(self) -> bool:
+        return not getattr(self.cycle, "response_complete", True)
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        super().on_message_begin()
+        self._in_head = self._in_message = True
+        self._untold_bytes, self._slack_bytes = self._piece_bytes, 0
+        if not self._begins_piece:
+            self._untold_bytes, self._slack_bytes = 0, self._piece_bytes
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser; raising stops it."""
+        self._refusal = self._head_refusal()
+        if self._refusal is None and len(self.pipeline) >= _MOST_PIPELINED:
+            self._refusal = Refusal(400, "too many requests came before their answers; wait for these, then send more")
+        if self._refusal is not None:
+            raise _Refused
+        super().on_headers_complete()
+        self._in_head = False
+        self._untold_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser."""
+        self._untold_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        self._in_message = self._begins_piece = False
+        self._untold_bytes = 0
+        super().on_message_complete()
+
+    def _head_refusal(self) -> Refusal | None:
+        if len(self.headers) > self._settings.max_headers:
+            return Refusal(431, f"more than {self._settings.max_headers} headers; send fewer")
+        most = self._settings.max_head_bytes
+        if self._untold_bytes + self._slack_bytes > most and self._known_head_bytes() > most:
+            return self._too_large()
+        return None
+
+    def _known_head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + _HEADER_MARKS for name, value in self.headers)
+
+    def _too_large(self) -> Refusal:
+        limit = f"{self._settings.max_head_bytes} bytes"
+        if not self._in_head:
+            return Refusal(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
+        if len(self.url) > self._settings.max_head_bytes / 2:
+            return Refusal(414, f"request line and headers are larger than {limit}; ask for less at a time")
+        return Refusal(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Called by uvicorn when the parser stopped."""
+        malformed = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
+        self._refuse(self._refusal or Refusal(400, malformed))
+
+    def _note_slow(self) -> None:
+        self._refuse(Refusal(408, "the request did not arrive in time; send it at once"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Read no more; answer, unless an answer is under way, which then is the last one."""
+        self._is_over = True
+        self._stop_timer()
+        if self._is_answering():
+            if self._in_head or not self._in_message:
+                self.cycle.keep_alive = False
+                return
+            if self.cycle.response_started or self.pipeline:
+                self._end()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._write(self._answer_refusal(refusal, self.scope if self._in_message else {"client": self.client}))
+        self._linger()
+
+    def _write(self, answer: Answer) -> None:
+        status, headers, body = answer
+        lines = [*self.server_state.default_headers, *headers, (b"connection", b"close")]
+        head = b"".join(b"%b: %b\r\n" % line for line in lines)
+        self.transport.write(b"".join([STATUS_LINE[status], head, b"\r\n", body]))
+
+    def _linger(self) -> None:
+        """Say that no more is sent, and drop what still comes: closing at once would take the answer away again."""
+        self._is_over = True
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        if not self.transport.is_closing() and self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._end_within(_LINGER_SECONDS)
+
+    def _begin_idle(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self._settings.idle_timeout_seconds, self.timeout_keep_alive_handler
+        )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Called when no request began for a while."""
+        self._end()
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn when an answer is handed over to be sent."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._end_within(self._settings.write_timeout_seconds)
+        elif self._in_message and not self._in_head and self.cycle.response_complete:
+            # The rest of a body that was refused.
+            self._linger()
+        elif self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+            self._begin_idle()
+
+    def _end(self) -> None:
+        """Close it as soon as the client took what was sent."""
+        self._is_over = True
+        self.transport.close()
+        self._end_within(self._settings.write_timeout_seconds)
+
+    def _end_within(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """Called by the transport when much waits for the client to take it."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._note_stalled)
+
+    def resume_writing(self) -> None:
+        """Called by the transport when little waits."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _note_stalled(self) -> None:
+        _log.info("a connection was ended: its client did not take what was sent")
+        self.transport.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None

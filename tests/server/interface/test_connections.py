@@ -1,0 +1,266 @@
+"""What a connection may send and how long it may take, before any key is asked for: over real sockets."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from mirror_sdk.wire.errors import ErrorBody
+from mirror_server.bridge import Bridge
+from mirror_server.config import Settings
+from mirror_server.connections import BoundedConnection
+
+SHORT = 0.05
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+BODY = b"PUT /v2/subscriptions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+class Listening:
+    """A server of these connections on a port of its own, inside the test's event loop."""
+
+    def __init__(self, server, **limits):
+        settings = Settings(**limits)
+        self.state = ServerState()
+        self.made = []
+        bridge = Bridge.of(server.app, settings)
+        config = uvicorn.Config(bridge, lifespan="off", ws="none", log_config=None, access_log=False)
+        config.load()
+
+        def make():
+            connection = BoundedConnection(
+                config, self.state, {}, settings=settings, answer_refusal=bridge.answer_refusal
+            )
+            self.made.append(connection)
+            return connection
+
+        self.make = make
+
+    async def exchange(self, *sent, until=b""):
+        """What comes until the server ends the connection, or until it has said something."""
+        reader, writer = await self.connect()
+        for piece in sent:
+            writer.write(piece)
+        try:
+            async with asyncio.timeout(10):
+                if until:
+                    return await reader.readuntil(until)
+                return await reader.read()
+        finally:
+            writer.close()
+
+    async def connect(self):
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def assert_well(self):
+        assert (await self.exchange(HEALTH + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+def server(shared_server):
+    return shared_server
+
+
+@asynccontextmanager
+async def listening(server, **limits):
+    served = Listening(server, **limits)
+    listener = await asyncio.get_running_loop().create_server(served.make, "127.0.0.1", 0)
+    served.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield served
+    finally:
+        listener.close()
+        for connection in list(served.state.connections):
+            connection.transport.abort()
+        while served.state.connections or served.state.tasks:
+            await asyncio.sleep(0)
+
+
+def run(server, check, **limits):
+    async def main():
+        async with listening(server, **limits) as served:
+            await check(served)
+
+    asyncio.run(main())
+
+
+def assert_refused(answer, status):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert b"connection: close" in head.lower()
+    error = ErrorBody.model_validate(json.loads(body), extra="forbid")
+    assert error.code == status
+    assert error.request_id.encode() in head
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ([b"GET /healthz?" + b"a" * 70_000], 414),
+        ([b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"], 414),
+        ([HEALTH + b"X: " + b"a" * 70_000 + b"\r\n\r\n"], 431),
+        ([HEALTH + b"X: ", *[b"a" * 50_000] * 4], 431),
+        ([HEALTH + b"X: ", *[b" " * 50_000] * 4], 431),
+        ([HEALTH + b"a" * 70_000], 431),
+        ([HEALTH + b"X: 1\r\n" * 100 + b"\r\n"], 431),
+        ([HEALTH + b"X: 1\r\n" * 101], 431),
+        ([b"\r\n" * 100_000], 400),
+        ([BODY + b"Transfer-Encoding: chunked\r\n\r\n1;", *[b"a" * 50_000] * 4], 400),
+        ([BODY + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"X: 1\r\n" * 9_000] * 4], 400),
+    ],
+    ids=[
+        "line", "whole line", "header", "endless value", "endless space", "endless name", "headers", "begun headers",
+        "line ends", "extension", "trailers",
+    ],
+)  # fmt: skip
+def test_too_large_a_head_is_told_and_the_connection_ends(server, sent, status):
+    async def check(served):
+        assert_refused(await served.exchange(*sent), status)
+        await served.assert_well()
+
+    run(server, check)
+
+
+def test_the_limits_are_settings_and_what_is_just_inside_them_is_served(server):
+    fits = HEALTH + b"X: " + b"a" * 1820 + b"\r\n" + b"Y: 1\r\n" * 10
+    end = b"Connection: close\r\n\r\n"
+
+    async def check(served):
+        assert (await served.exchange(fits + end)).startswith(b"HTTP/1.1 200")
+        assert_refused(await served.exchange(fits + b"Y: 1\r\n" + end), 431)
+        assert_refused(await served.exchange(HEALTH + b"X: " + b"a" * 2000 + b"\r\n" + end), 431)
+
+    run(server, check, max_head_bytes=2000, max_headers=13)
+
+
+def test_many_requests_on_one_connection_are_not_added_up(server):
+    async def check(served):
+        reader, writer = await served.connect()
+        for _ in range(5):
+            writer.write(HEALTH + b"X: " + b"a" * 900 + b"\r\n\r\n")
+            assert (await reader.readuntil(b'"ok"}')).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    run(server, check, max_head_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x00\x01\x02\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff\xfe HTTP/1.1\r\n\r\n"],
+    ids=["bytes", "TLS", "raw path"],
+)
+def test_what_is_not_http_has_the_body_of_errors(server, sent):
+    async def check(served):
+        assert_refused(await served.exchange(sent), 400)
+
+    run(server, check)
+
+
+@pytest.mark.parametrize("sent", [[], [HEALTH + b"\r\n"]], ids=["nothing", "after an answer"])
+def test_an_idle_connection_ends(server, sent):
+    async def check(served):
+        answer = await served.exchange(*sent)
+        assert answer.startswith(b"HTTP/1.1 200" if sent else b"")
+
+    run(server, check, idle_timeout_seconds=SHORT)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"G", HEALTH, b"\r\n", BODY + b"Content-Length: 9\r\n\r\n", BODY + b"Content-Length: 9\r\n\r\n[{"],
+    ids=["letter", "half a head", "line end", "no body", "half a body"],
+)
+def test_a_request_that_stops_in_the_middle_is_408(server, sent):
+    async def check(served):
+        assert_refused(await served.exchange(sent), 408)
+
+    run(server, check, request_timeout_seconds=SHORT)
+
+
+def test_a_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
+    async def check(served):
+        reader, writer = await served.connect()
+
+        async def trickle():
+            for byte in HEALTH * 1000:
+                writer.write(bytes([byte]))
+                await asyncio.sleep(SHORT / 10)
+
+        trickling = asyncio.ensure_future(trickle())
+        async with asyncio.timeout(10):
+            answer = await reader.readuntil(b"}")
+        trickling.cancel()
+        assert_refused(answer, 408)
+        writer.close()
+
+    run(server, check, request_timeout_seconds=SHORT)
+
+
+def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_comes(server):
+    key = server.key()
+    poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
+
+    async def check(served):
+        assert (await served.exchange(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
+
+    run(server, check, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT)
+
+
+def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
+    head = BODY + b"Authorization: Bearer %b\r\nContent-Length: 9000000\r\n\r\n" % server.key().encode()
+
+    async def check(served):
+        answer = await served.exchange(head, b" " * 1_100_000)
+        assert answer.startswith(b"HTTP/1.1 413")
+
+    run(server, check)
+
+
+def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(server):
+    async def check(served):
+        held = [await served.connect() for _ in range(2)]
+        while len(served.state.connections) < 2:
+            await asyncio.sleep(0)
+        refused = await served.exchange(HEALTH + b"\r\n")
+        assert_refused(refused, 503)
+        assert b"retry-after" in refused
+        held[0][1].close()
+        while len(served.state.connections) > 1:
+            await asyncio.sleep(0)
+        await served.assert_well()
+        held[1][1].close()
+
+    run(server, check, max_connections=2)
+
+
+def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
+    async def check(served):
+        answers = await served.exchange((HEALTH + b"\r\n") * 1000)
+        assert 10 < answers.count(b"HTTP/1.1 200") < 30
+        assert len(served.made[0].pipeline) == 0
+
+    run(server, check)
+
+
+def test_a_client_that_takes_nothing_is_let_go(server):
+    key = server.key()
+    server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))
+    ask = b"GET /v3/device-echo HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
+
+    async def check(served):
+        reader, writer = await served.connect()
+        # As little as possible is taken by the system for it.
+        reader._transport.pause_reading()
+        while not served.made:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            while not writer.is_closing() and served.state.connections:
+                writer.write(ask)
+                await asyncio.sleep(0.01)
+        assert not served.state.connections
+        writer.close()
+        await served.assert_well()
+
+    run(server, check, write_timeout_seconds=SHORT)
