@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 import signal
@@ -17,6 +16,7 @@ from typing import Any, get_args
 import click
 
 from mirror_server import keys as access_keys
+from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, from_datetime, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
@@ -120,7 +120,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     """
     configure(log_format, access_log=access_log)
     _serve(
-        Settings(callback_loopback=_is_loopback(host), **settings),
+        Settings(**settings),
         host,
         port,
         announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
@@ -197,7 +197,7 @@ def demo(
             seed=seed,
             manual_clock=manual_clock,
             pace=pace,
-            callback_loopback=True,
+            callback_networks=LOOPBACK,
         )
         _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key))
 
@@ -328,13 +328,6 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     authority = f"[{host}]" if ":" in host else host
     url = f"http://{authority}:{listener.getsockname()[1]}"
     serve(services, listener, announce=partial(announce, url, services))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager

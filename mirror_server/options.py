@@ -110,8 +110,8 @@ _ALL = (
         type=_read_network,
         multiple=True,
         metavar="NETWORK",
-        help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
-        " always may be called, this machine's own while the server listens on one of them.",
+        help="A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
+        " machine itself; may be given several times.",
     ),
 )
 
