@@ -28,6 +28,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
 from mirror_server.relay import duty_changed
+from mirror_server.senders import Senders
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
@@ -234,7 +235,8 @@ def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     metrics = Metrics(services.database, services.log, services.is_on_duty)
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
-    app = MirrorApp(services.settings.max_blocking_polls, metrics, partial(_admit, services, gate))
+    senders = Senders(services.settings.trusted_proxies)
+    app = MirrorApp(services.settings.max_blocking_polls, metrics, partial(_admit, services, gate, senders))
     app.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
@@ -263,7 +265,9 @@ def too_many_polls() -> Refusal:
     return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_POLL_AGAIN_SECONDS)
 
 
-def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., Any] | None) -> Response | None:
+def _admit(
+    services: Services, gate: Gate, senders: Senders, asked: Request, view: Callable[..., Any] | None
+) -> Response | None:
     """Let in who has a key with a scope for this route; an unknown route wants a key too.
 
     What only another process can answer is passed on to it.
@@ -278,8 +282,8 @@ def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., A
     if caller is not None:
         app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
-        authorization, address = asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or ""
-        app_id, g.scopes = gate.authenticate(authorization, address, g.version)
+        sender = partial(senders.sender_of, asked.environ)
+        app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), sender, g.version)
     g.app_id = app_id
     note(asked.environ, application=app_id)
     if scopes is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror_server.callout import Network
+from mirror_server.senders import Proxy
 from mirror_server.store.url import DEFAULT_URL
 
 ACCESS_LOG = "mirror_server.requests"
@@ -27,6 +28,7 @@ class Settings:
         keep_log_bytes: How much of notifications is kept for one application.
         callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
         failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
+        trusted_proxies: Which proxies are believed what they say in ``X-Forwarded-For``.
         max_parked_polls: How many polls and event streams may be open at once.
         max_blocking_polls: How many of them may be open where each takes a thread, under another WSGI server.
     """
@@ -42,5 +44,6 @@ class Settings:
     keep_log_bytes: int = 50_000_000
     callback_networks: tuple[Network, ...] = ()
     failed_keys_per_minute: int = 20
+    trusted_proxies: tuple[Proxy, ...] = ()
     max_parked_polls: int = 20_000
     max_blocking_polls: int = 8

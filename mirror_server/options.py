@@ -10,6 +10,7 @@ import click
 
 from mirror_server.callout import Network
 from mirror_server.config import Settings
+from mirror_server.senders import UNIX, Proxy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +31,10 @@ def _read_network(text: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
+def _read_proxy(text: str) -> Proxy:
+    return UNIX if text == UNIX else _read_network(text)
 
 
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
@@ -97,6 +102,15 @@ _ALL = (
         "failed_keys_per_minute",
         type=click.IntRange(min=1),
         help="How often one address may come with a wrong key before it is told 429.",
+    ),
+    _option(
+        "--trust-proxy",
+        "trusted_proxies",
+        type=_read_proxy,
+        multiple=True,
+        metavar="NETWORK",
+        help="A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
+        " socket file; may be given several times. Without it the header is ignored.",
     ),
     _option(
         "--max-parked-polls",

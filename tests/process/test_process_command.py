@@ -232,3 +232,12 @@ def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server)
         for options, code in {(): 400, CALLS_THIS_MACHINE: 204}.items():
             application = start_server(*options).application()
             assert application.http.put("/v2/notification/callback", json=body).status_code == code
+
+
+def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server) -> None:
+    for options, code in {(): 429, ("--trust-proxy", "127.0.0.1"): 401}.items():
+        server = start_server("--failed-keys-per-minute", "1", *options)
+        for address in ("203.0.113.1", "203.0.113.2"):
+            headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": address}
+            answered = httpx.get(f"{server.url}/v3/devices", headers=headers, trust_env=False).status_code
+        assert answered == code
