@@ -283,7 +283,9 @@ def _admit(
         app_id, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
         sender = partial(senders.sender_of, asked.environ)
-        app_id, g.scopes = gate.authenticate(asked.environ.get("HTTP_AUTHORIZATION"), sender, g.version)
+        authorization = asked.environ.get("HTTP_AUTHORIZATION")
+        app_id, g.scopes = gate.authenticate(authorization, sender, g.version)
+        g.still_admits = partial(gate.still_admits, authorization)
     g.app_id = app_id
     note(asked.environ, application=app_id)
     if scopes is not None:

@@ -19,6 +19,11 @@ from mirror_server.core.instants import Instant
 _log = logging.getLogger(__name__)
 
 
+def wall_time() -> Instant:
+    """The present by the clock of the system."""
+    return time.time_ns() // 1_000_000
+
+
 class Timer:
     """A call that is due at an instant; ``cancel`` makes it never happen."""
 
@@ -89,7 +94,7 @@ class SystemClock:
 
     def now(self) -> Instant:
         """Wall time in milliseconds."""
-        return time.time_ns() // 1_000_000
+        return wall_time()
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
         """See :class:`Clock`."""

@@ -39,7 +39,7 @@ def test_help_is_readable() -> None:
     words = {
         "": ["demo", "run", "keys", "    mirror-server keys create my-app --database sqlite:///mirror.db\n"],
         "run": ["--host", "--port", "--database", "--simulate", "--clock", "MIRROR_DATABASE", "Ctrl-C"],
-        "keys": ["create", "list", "revoke"],
+        "keys": ["create", "list", "renew", "revoke"],
         "keys create": ["NAME", "--scope", "shown this once"],
         "demo": ["\n    export API_HOST=...\n    export API_KEY=...\n"],
     }
