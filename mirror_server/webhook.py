@@ -21,7 +21,7 @@ from mirror_server.callout import LIMIT_SECONDS, AddressPolicy, Caller, CallFail
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
 from mirror_server.core.errors import Refusal, other_channel
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.log import NotificationLog
 from mirror_server.store import callbacks, logs
@@ -170,7 +170,7 @@ class Webhooks:
 
     async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
-            await self._reach(row.next_attempt_at)
+            await self._reach(self._attempt_at(row))
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
@@ -221,6 +221,12 @@ class Webhooks:
         callbacks.failed(
             session, app_id, failures=failures, error=_CALL_FAILED, at=now, next_attempt_at=next_attempt_at
         )
+
+    def _attempt_at(self, row: CallbackRow) -> Instant | None:
+        """When to send next: after the pause at the latest, also where the clock was set back since that began."""
+        if row.next_attempt_at is None:
+            return None
+        return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
 
     async def _reach(self, instant: int | None) -> None:
         """Wait until domain time has come to the instant."""
