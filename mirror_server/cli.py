@@ -315,7 +315,8 @@ def revoke_key(key_id: str, database_url: str) -> None:
 def erase(device_id: str, database_url: str) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
-    The notification logs are included: their readers are told of the gap. A running server need not be stopped.
+    The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
+    the device. A running server need not be stopped.
     """
     with closing(Database(database_url, must_exist=True)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
