@@ -29,6 +29,7 @@ from mirror_server.keys import Gate, Scope
 from mirror_server.metrics import Metrics
 from mirror_server.places import Places
 from mirror_server.relay import duty_changed
+from mirror_server.senders import Senders
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
@@ -274,7 +275,8 @@ def create_app(services: Services) -> MirrorApp:
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
     settings = services.settings
     blocking_polls = Places(settings.max_blocking_polls, settings.poll_share)
-    app = MirrorApp(blocking_polls, metrics, partial(_admit, services, gate))
+    senders = Senders(settings.trusted_proxies)
+    app = MirrorApp(blocking_polls, metrics, partial(_admit, services, gate, senders))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.url_map.merge_slashes = False
     app.register_blueprint(page.blueprint())
@@ -302,7 +304,9 @@ def _too_much_unread() -> Refusal:
     return Refusal(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)
 
 
-def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., Any] | None) -> Response | None:
+def _admit(
+    services: Services, gate: Gate, senders: Senders, asked: Request, view: Callable[..., Any] | None
+) -> Response | None:
     """Let in who has a key with a scope for this route; an unknown route wants a key too.
 
     What only another process can answer is passed on to it.
@@ -318,8 +322,10 @@ def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., A
     if caller is not None:
         application, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
-        authorization, address = asked.environ.get("HTTP_AUTHORIZATION"), asked.remote_addr or ""
-        application, g.scopes = gate.authenticate(authorization, address, g.version)
+        sender = partial(senders.sender_of, asked.environ)
+        authorization = asked.environ.get("HTTP_AUTHORIZATION")
+        application, g.scopes = gate.authenticate(authorization, sender, g.version)
+        g.still_admits = partial(gate.still_admits, authorization)
     g.app_id = application
     note(asked.environ, application=application)
     if scopes is not None:

@@ -1,7 +1,8 @@
 """Calling an application's URL: which addresses may be called, and one call. Source: wire.md 4.
 
 The address is checked where the connection is made, against what the name resolves to there and then, so that a name
-cannot point somewhere else between the check and the call. Redirects are never followed.
+cannot point somewhere else between the check and the call. Redirects are never followed. Why a call failed is for the
+operator alone: told to an application, it would tell what listens in the operator's networks.
 """
 
 from __future__ import annotations
@@ -28,31 +29,36 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class CallFailed(Exception):
-    """The URL did not answer with 200 or 204; the message says what it did instead."""
+    """The URL did not answer with 200 or 204; the message says to the operator what it did instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """Which addresses may be called: public ones, those of ``networks``, and this machine's own with ``loopback``."""
+    """Which addresses may be called: public ones, and those of the operator's ``networks``."""
 
-    loopback: bool
     networks: tuple[Network, ...] = ()
 
     def allows(self, address: str) -> bool:
         """Whether this address may be called."""
         given = ipaddress.ip_address(address)
         reached = _reached(given)
-        if any(place in network for network in self.networks for place in (given, reached)):
-            return True
-        if reached.is_loopback:
-            return self.loopback
-        is_local = any(reached in network for network in _LOCAL)
-        return reached.is_global and not reached.is_multicast and not is_local
+        return _is_public(reached) or any(place in network for network in self.networks for place in (given, reached))
 
+
+LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
+"""This machine itself."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_LOCAL = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b:1::/48", "fec0::/10")))
-"""What leads into the own network, though :mod:`ipaddress` calls it global: old forms, and another NAT64."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that is given out for the public network; :mod:`ipaddress` calls much of what is outside of it global too."""
+
+_DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and (address not in _UNICAST or address in _DOCUMENTATION):
+        return False
+    return address.is_global and not address.is_multicast
 
 
 def _reached(address: Address) -> Address:
@@ -84,7 +90,8 @@ class _CheckedBackend(AsyncNetworkBackend):
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         refused = [address for address in addresses if not self._policy.allows(address)]
         if refused or not addresses:
-            raise CallFailed(f"the address {', '.join(refused) or host} may not be called; the operator can allow it")
+            where = ", ".join(refused) or host
+            raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")
         *others, last = addresses
         patience_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:

@@ -19,6 +19,11 @@ from mirror_server.core.instants import Instant
 _log = logging.getLogger(__name__)
 
 
+def wall_time() -> Instant:
+    """The present by the clock of the system."""
+    return time.time_ns() // 1_000_000
+
+
 class Timer:
     """A call that is due at an instant; ``cancel`` makes it never happen."""
 
@@ -64,8 +69,8 @@ class _Agenda:
         self._heap: list[tuple[Instant, int, Timer]] = []
         self._numbers = itertools.count()
 
-    def add(self, timer: Timer) -> None:
-        heapq.heappush(self._heap, (timer.due_at, next(self._numbers), timer))
+    def add(self, timer: Timer, due_at: Instant) -> None:
+        heapq.heappush(self._heap, (due_at, next(self._numbers), timer))
 
     def next_due_at(self) -> Instant | None:
         return self._heap[0][0] if self._heap else None
@@ -77,10 +82,32 @@ class _Agenda:
         return due
 
 
-class SystemClock:
-    """Wall time; one daemon thread makes the calls."""
+_LOOK_SECONDS = 1
+"""How long it may go unnoticed that the clock of the system was set."""
 
-    def __init__(self) -> None:
+_JUMP_MILLISECONDS = 500
+"""By less the clock of the system is only kept right."""
+
+
+def _clocks() -> tuple[Instant, int]:
+    return wall_time(), time.monotonic_ns() // 1_000_000
+
+
+class SystemClock:
+    """Wall time; one daemon thread makes the calls.
+
+    The clock of the system jumps: when it is set, and when the machine slept. A jump ahead makes due what it passes.
+    A jump back makes nothing wait longer than it would have: what is called then too early looks at the clock itself.
+
+    Args:
+        clocks: Reads the clock of the system, and one that runs on whatever is done to that; both in milliseconds.
+    """
+
+    def __init__(self, clocks: Callable[[], tuple[Instant, int]] = _clocks) -> None:
+        self._clocks = clocks
+        wall, steady = clocks()
+        self._ahead = wall - steady
+        self._skipped = 0
         self._agenda = _Agenda()
         self._changed = threading.Condition()
         self._closed = False
@@ -89,13 +116,15 @@ class SystemClock:
 
     def now(self) -> Instant:
         """Wall time in milliseconds."""
-        return time.time_ns() // 1_000_000
+        return self._clocks()[0]
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
         """See :class:`Clock`."""
         timer = Timer(due_at, action)
         with self._changed:
-            self._agenda.add(timer)
+            left = due_at - self.now()
+            # One more, because either clock is cut to the millisecond: nothing is called before its instant.
+            self._agenda.add(timer, self._passed() + (left + 1 if left > 0 else 0))
             self._changed.notify()
         return timer
 
@@ -112,12 +141,23 @@ class SystemClock:
             with self._changed:
                 if self._closed:
                     return
-                due = self._agenda.pop_due(self.now())
+                passed = self._passed()
+                due = self._agenda.pop_due(passed)
                 if not due:
                     next_due_at = self._agenda.next_due_at()
-                    self._changed.wait(None if next_due_at is None else (next_due_at - self.now()) / 1000 + 0.001)
+                    wait_seconds = None if next_due_at is None else min((next_due_at - passed) / 1000, _LOOK_SECONDS)
+                    self._changed.wait(wait_seconds)
             for timer in due:
                 timer.fire()
+
+    def _passed(self) -> int:
+        """Time that is never set back: it jumps ahead with the clock of the system, and else runs steadily."""
+        wall, steady = self._clocks()
+        jump = wall - steady - self._ahead
+        if abs(jump) > _JUMP_MILLISECONDS:
+            self._ahead += jump
+            self._skipped += max(0, jump)
+        return steady + self._skipped
 
 
 class ManualClock:
@@ -137,7 +177,7 @@ class ManualClock:
         """See :class:`Clock`; a call that is due already is made at the next ``advance``."""
         timer = Timer(due_at, action)
         with self._lock:
-            self._agenda.add(timer)
+            self._agenda.add(timer, due_at)
         return timer
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mirror_server.callout import Network
+from mirror_server.senders import Proxy
 from mirror_server.store.url import DEFAULT_URL
 
 ACCESS_LOG = "mirror_server.requests"
@@ -28,9 +29,9 @@ class Settings:
         max_body_bytes: The largest request body.
         keep_log_seconds: How long a notification is kept.
         keep_log_bytes: How much of notifications is kept for one application.
-        callback_loopback: Whether webhooks may lead to this machine itself.
-        callback_networks: Private networks webhooks may lead to (``10.0.0.0/8``), besides public addresses.
+        callback_networks: Networks webhooks may lead to (``10.0.0.0/8``, ``127.0.0.0/8``), besides public addresses.
         failed_keys_per_minute: How often one address may come with a wrong key before it is told 429.
+        trusted_proxies: Which proxies are believed what they say in ``X-Forwarded-For``.
         max_parked_polls: How many polls and event streams may be open at once.
         max_blocking_polls: How many of them may be open where each takes a thread, under another WSGI server.
         poll_share: Which part of these places one application may have.
@@ -52,9 +53,9 @@ class Settings:
     max_body_bytes: int = 1024 * 1024
     keep_log_seconds: float = 24 * 3600
     keep_log_bytes: int = 50_000_000
-    callback_loopback: bool = False
     callback_networks: tuple[Network, ...] = ()
     failed_keys_per_minute: int = 20
+    trusted_proxies: tuple[Proxy, ...] = ()
     max_parked_polls: int = 20_000
     max_blocking_polls: int = 8
     poll_share: float = 0.5

@@ -1,7 +1,7 @@
 """Access keys: made, shown once, recognised. Only the hash of a key's secret is stored. Source: wire.md 0.
 
-Who fails again and again is told 429 for a while. Failures are counted for an address and the key they named, so that
-neither a valid key behind the same address nor its other users elsewhere are shut out by somebody's guesses.
+Who fails again and again is told 429 for a while. The right key is always let in, also where somebody else failed with
+its id, which is no secret: 256 random bits are not guessed, and to be slowed down is for who does not have them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -20,11 +20,13 @@ from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
+from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
-from mirror_server.core.instants import Instant
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import keys
 from mirror_server.store.database import Database
-from mirror_server.store.keys import StoredKey
+from mirror_server.store.keys import FormerSecret, StoredKey
+from mirror_server.store.session import Session
 
 _KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S+) *\Z", re.IGNORECASE)
@@ -54,7 +56,7 @@ def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) 
     return key
 
 
-def renew(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
+def reissue(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """A new key for the application of this name, whose old one is useless from then on; gives the key.
 
     Its log, its subscriptions and its rules go on. An application that is not there yet is made.
@@ -64,6 +66,41 @@ def renew(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -
     key = _fresh(known[0] if known else secrets.token_hex(8))
     adopt(database, key, name, scopes, at)
     return key
+
+
+def renew(database: Database, name: str, overlap_seconds: float, at: Instant) -> str:
+    """Another secret for a key in use; gives the new key, which cannot be had again.
+
+    The application stays what it is, with its log, rules, subscriptions, webhook and positions. The key it had is good
+    for the overlap, and so are those before where they are still good, but none of them for longer.
+
+    Args:
+        database: Where the keys are.
+        name: The key's id, or the name it alone has of the keys in use.
+        overlap_seconds: How long the key it had is still good.
+        at: The present, by the clock of the system.
+
+    Raises:
+        LookupError: No key in use has this id or name, or several have this name.
+    """
+
+    def work(session: Session) -> str:
+        key_id = _key_in_use(session, name)
+        key = _fresh(key_id)
+        keys.renew(session, key_id, _hash(parts_of(key)[1]), at, after_seconds(at, overlap_seconds))
+        return key
+
+    return database.write(work)
+
+
+def _key_in_use(session: Session, name: str) -> str:
+    in_use = [key for key in keys.list_all(session) if key.revoked_at is None]
+    found = [key.key_id for key in in_use if key.key_id == name] or [key.key_id for key in in_use if key.name == name]
+    if not found:
+        raise LookupError(f"no key in use has the name or id {name!r}; 'mirror-server keys list' shows them")
+    if len(found) > 1:
+        raise LookupError(f"several keys have the name {name!r}; give the id of one of them: {', '.join(found)}")
+    return found[0]
 
 
 def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
@@ -103,48 +140,65 @@ class Gate:
 
     Args:
         database: Where the keys are.
-        failures_per_minute: How often one address may fail with one key, or with keys that do not exist.
+        failures_per_minute: How often one sender may fail with one key, or with keys that do not exist.
+        now: The clock of the system, by which an operator renews keys also where the clock is manual.
     """
 
-    def __init__(self, database: Database, failures_per_minute: int) -> None:
+    def __init__(self, database: Database, failures_per_minute: int, now: Callable[[], Instant] = wall_time) -> None:
         self._database = database
+        self._now = now
         self._seen: dict[str, tuple[Hashable, StoredKey]] = {}
         self._limit = RateLimitItemPerMinute(failures_per_minute)
         # Real time, not domain time: a clock that stands still would never let anybody in again.
-        self._storage = MemoryStorage()
-        self._failures = FixedWindowRateLimiter(self._storage)
+        self._failures = FixedWindowRateLimiter(MemoryStorage())
 
     def authenticate(
-        self, authorization: str | None, address: str, version: Hashable | None = None
+        self, authorization: str | None, sender: Callable[[], str], version: Hashable | None = None
     ) -> tuple[str, frozenset[Scope]]:
         """The application behind an ``Authorization`` header and what its key may be used for.
 
         Args:
             authorization: The header.
-            address: Who sends it.
+            sender: Tells who sends it; asked only when the key is wrong.
             version: That of the database, asked for since the request came; a key is looked up once for each.
 
         Raises:
-            Refusal: The header is missing or malformed, or the key unknown or revoked (401), or there were too many
-                failures before (429).
+            Refusal: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
+                was wrong too often (429).
         """
         bearer = _BEARER.match(authorization or "")
         if bearer is None:
             raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
         parts = _KEY.fullmatch(bearer[1])
         if parts is None:
-            raise self._failed(address, "", _MALFORMED)
+            raise self._failed(sender(), "", _MALFORMED)
         key_id = parts[1]
         stored = self._find(key_id, version)
         if stored is None:
             hmac.compare_digest(_NO_HASH, _hash(parts[2]))
-            raise self._failed(address, "", _UNKNOWN)
-        # Nearly always nobody has failed, which is seen at once.
-        if self._storage.storage and not self._failures.test(self._limit, address, stored.key_id):
-            raise self._too_many(address, stored.key_id)
-        if not hmac.compare_digest(stored.secret_hash, _hash(parts[2])) or stored.revoked_at is not None:
-            raise self._failed(address, stored.key_id, _UNKNOWN)
+            raise self._failed(sender(), "", _UNKNOWN)
+        if not self._is_good(stored, parts[2]):
+            raise self._failed(sender(), stored.key_id, _UNKNOWN)
         return stored.key_id, _scopes(stored.scopes)
+
+    def still_admits(self, authorization: str | None) -> bool:
+        """Whether a header that was good is good at this moment; nothing is counted."""
+        bearer = _BEARER.match(authorization or "")
+        parts = _KEY.fullmatch(bearer[1]) if bearer else None
+        stored = self._find(parts[1], None) if parts else None
+        return bool(parts and stored and self._is_good(stored, parts[2]))
+
+    def _is_good(self, stored: StoredKey, secret: str) -> bool:
+        if stored.revoked_at is not None:
+            return False
+        given = _hash(secret)
+        # Others than the newest are looked for only when it is not that one.
+        return hmac.compare_digest(stored.secret_hash, given) or any(
+            hmac.compare_digest(former.secret_hash, given) for former in self._former(stored.key_id)
+        )
+
+    def _former(self, key_id: str) -> list[FormerSecret]:
+        return self._database.look(lambda session: keys.former_secrets(session, key_id, self._now()))
 
     def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
         seen, stored = self._seen.get(key_id, (None, None))
@@ -156,17 +210,14 @@ class Gate:
             self._seen[key_id] = (version, stored)
         return stored
 
-    def _failed(self, address: str, key_id: str, message: str) -> Refusal:
-        if self._failures.hit(self._limit, address, key_id):
+    def _failed(self, sender: str, key_id: str, message: str) -> Refusal:
+        if self._failures.hit(self._limit, sender, key_id):
             return Refusal(401, message)
-        return self._too_many(address, key_id)
-
-    def _too_many(self, address: str, key_id: str) -> Refusal:
-        window = self._failures.get_window_stats(self._limit, address, key_id)
+        window = self._failures.get_window_stats(self._limit, sender, key_id)
         wait_seconds = max(1, math.ceil(window.reset_time - time.time()))
         return Refusal(
             429,
-            f"too many requests with wrong keys from {address}; correct the key and try again in {wait_seconds} s",
+            f"too many requests with wrong keys from {sender}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
 

@@ -10,6 +10,7 @@ import click
 
 from mirror_server.callout import Network
 from mirror_server.config import Settings
+from mirror_server.senders import UNIX, Proxy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +32,10 @@ def _read_network(text: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
+
+
+def _read_proxy(text: str) -> Proxy:
+    return UNIX if text == UNIX else _read_network(text)
 
 
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
@@ -100,6 +105,15 @@ _ALL = (
         help="How often one address may come with a wrong key before it is told 429.",
     ),
     _option(
+        "--trust-proxy",
+        "trusted_proxies",
+        type=_read_proxy,
+        multiple=True,
+        metavar="NETWORK",
+        help="A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
+        " socket file; may be given several times. Without it the header is ignored.",
+    ),
+    _option(
         "--max-parked-polls",
         "max_parked_polls",
         type=click.IntRange(min=1),
@@ -159,8 +173,8 @@ _ALL = (
         type=_read_network,
         multiple=True,
         metavar="NETWORK",
-        help="A private network webhooks may lead to, such as 10.0.0.0/8; may be given several times. Public addresses"
-        " always may be called, this machine's own while the server listens on one of them.",
+        help="A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
+        " machine itself; may be given several times.",
     ),
 )
 

@@ -165,6 +165,8 @@ def _server_of(services: Services) -> _Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Whose word is taken for who sends a request is a setting of this server's own.
+        proxy_headers=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )

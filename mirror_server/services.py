@@ -65,7 +65,7 @@ class Services:
             database=self.database,
             clock=self.clock,
             log=self.log,
-            policy=AddressPolicy(loopback=settings.callback_loopback, networks=settings.callback_networks),
+            policy=AddressPolicy(settings.callback_networks),
         )
         self.commands = CommandService(
             database=self.database,

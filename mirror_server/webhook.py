@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 
-from mirror_sdk.wire.channel import CallbackRegistration, Serialization
-from mirror_server.callout import AddressPolicy, Caller, CallFailed
+from mirror_sdk.wire.channel import HEADERS_OF_A_CONNECTION, CallbackRegistration, Serialization
+from mirror_server.callout import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
 from mirror_server.core.errors import Refusal, other_channel
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.log import NotificationLog
 from mirror_server.store import callbacks, logs
@@ -33,6 +34,13 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_TEST_FAILED = (
+    f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
+    " redirect, at an address that the operator lets this server call; the server's log says what it did instead"
+)
+_CALL_FAILED = "the URL did not answer with 200 or 204; the server's log says what it did instead"
+# A closed port is known at once and an answer a moment later: told that fast, one could be known from the other.
+_FAILED_CALL_SECONDS = 1
 _MOST_LOOKUPS = 200
 _PAUSE_SECONDS = 1
 
@@ -121,10 +129,8 @@ class Webhooks:
         return await asyncio.wrap_future(self._database.insist(work))
 
     async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
-        error = await self._call(registration, b"{}")
-        if error is not None:
-            message = f"the test call of the URL failed: {error}; it must answer PUT with 200 or 204"
-            raise Refusal.of_field("url", message)
+        if not await self._call(app_id, registration, b"{}"):
+            raise Refusal.of_field("url", _TEST_FAILED)
 
         def work(session: Session) -> None:
             state = logs.state(session, app_id)
@@ -164,7 +170,7 @@ class Webhooks:
 
     async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
-            await self._reach(row.next_attempt_at)
+            await self._reach(self._attempt_at(row))
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
@@ -174,7 +180,7 @@ class Webhooks:
 
     async def _send_next(self, app_id: str, row: CallbackRow) -> bool:
         """Send what comes next; false when there is nothing."""
-        registration = CallbackRegistration.model_validate_json(row.registration)
+        registration = _registration_of(row)
         serialization = registration.serialization or Serialization()
         with self._database.read() as session:
             state = logs.state(session, app_id)
@@ -182,26 +188,29 @@ class Webhooks:
         if not page.entries:
             return False
         message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
-        error = await self._call(registration, orjson.dumps(message))
-        if error is None:
+        if await self._call(app_id, registration, orjson.dumps(message)):
             await self._note(lambda session: self._note_success(session, app_id, page.cursor))
         else:
-            await self._note(lambda session: self._note_failure(session, app_id, row, error))
+            await self._note(lambda session: self._note_failure(session, app_id, row))
         return True
 
-    async def _call(self, registration: CallbackRegistration, body: bytes) -> str | None:
-        """Send once; gives what went wrong."""
+    async def _call(self, app_id: str, registration: CallbackRegistration, body: bytes) -> bool:
+        """Send once; gives whether it arrived. Why it did not stands in the log, which the application does not see."""
+        told_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
         except CallFailed as failure:
-            return str(failure)
-        return None
+            place = {"application": app_id, "host": urlsplit(registration.url).netloc.rpartition("@")[2]}
+            _log.warning("a webhook could not be called", extra={**place, "reason": str(failure)})
+            await asyncio.sleep(told_at - self._loop.time())
+            return False
+        return True
 
     def _note_success(self, session: Session, app_id: str, position: int) -> None:
         logs.set_position(session, app_id, position)
         callbacks.succeeded(session, app_id, self._clock.now())
 
-    def _note_failure(self, session: Session, app_id: str, row: CallbackRow, error: str) -> None:
+    def _note_failure(self, session: Session, app_id: str, row: CallbackRow) -> None:
         now = self._clock.now()
         if row.failing_since is not None and is_given_up(row.failing_since, now):
             callbacks.delete(session, app_id)
@@ -209,7 +218,15 @@ class Webhooks:
             return
         failures = row.failures + 1
         next_attempt_at = after_seconds(now, delay_seconds(failures))
-        callbacks.failed(session, app_id, failures=failures, error=error, at=now, next_attempt_at=next_attempt_at)
+        callbacks.failed(
+            session, app_id, failures=failures, error=_CALL_FAILED, at=now, next_attempt_at=next_attempt_at
+        )
+
+    def _attempt_at(self, row: CallbackRow) -> Instant | None:
+        """When to send next: after the pause at the latest, also where the clock was set back since that began."""
+        if row.next_attempt_at is None:
+            return None
+        return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
 
     async def _reach(self, instant: int | None) -> None:
         """Wait until domain time has come to the instant."""
@@ -225,3 +242,11 @@ class Webhooks:
     def _wake(self, event: asyncio.Event) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
+
+
+def _registration_of(row: CallbackRow) -> CallbackRegistration:
+    """What was registered, without the headers that could be registered before."""
+    registration = orjson.loads(row.registration)
+    headers = registration.pop("headers", None) or {}
+    taken = {name: value for name, value in headers.items() if name.lower() not in HEADERS_OF_A_CONNECTION}
+    return CallbackRegistration.model_validate({**registration, "headers": taken})

@@ -15,6 +15,7 @@ import httpx
 from mirror_server import keys
 from mirror_server.app import MirrorApp, create_app
 from mirror_server.bridge import Bridge
+from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.core.instants import to_datetime
 from mirror_server.keys import Scope
@@ -39,7 +40,7 @@ class InProcessServer:
             database_url=f"sqlite:///{folder}/mirror.db",
             simulate=0,
             manual_clock=True,
-            callback_loopback=True,
+            callback_networks=LOOPBACK,
             # A test of wrong keys is no attack.
             failed_keys_per_minute=1_000_000,
             max_blocking_polls=_MOST_POLLS,

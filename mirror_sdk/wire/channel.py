@@ -65,8 +65,26 @@ _NO_ADDRESS = "not an address that can be called; write it like https://app.exam
 _URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[!-~]+$"
 _HEADER_NAME_PATTERN = r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$"
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-# They say where a body ends, which is another place in each message.
-_HEADERS_OF_A_BODY = {"content-length", "transfer-encoding"}
+HEADERS_OF_A_CONNECTION = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of a call that are the caller's alone: who is meant, where the body ends, and what concerns the next hop
+(RFC 9110 7.6.1). With another's word for them a call would be another one than that which was checked.
+"""
 
 
 def _check_url(url: str) -> str:
@@ -87,8 +105,8 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is no header name; use letters, digits and -")
-        if name.lower() in _HEADERS_OF_A_BODY:
-            raise ValueError(f"{name} belongs to each message; leave it out")
+        if name.lower() in HEADERS_OF_A_CONNECTION:
+            raise ValueError(f"{name} belongs to the server's connection; leave it out")
         if name.lower() in seen:
             raise ValueError(f"{name} is there twice, in other letters; give it once")
         seen.add(name.lower())
@@ -128,7 +146,8 @@ class CallbackRegistration(WireModel):
 class Channel(WireModel):
     """Which channel delivers the notifications of this key; all but the mechanism only for a webhook.
 
-    ``backlog`` is the number of entries that wait, ``failures`` that of the failed calls since the last success.
+    ``backlog`` is the number of entries that wait, ``failures`` that of the failed calls since the last success. Why
+    a call failed is told to the operator of the server alone.
     """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from mirror_server import keys as access_keys
+from mirror_server.callout import LOOPBACK
 from mirror_server.cli import main
+from mirror_server.clock import wall_time
 from mirror_server.config import LogFormat, Settings
-from mirror_server.core.instants import Instant, from_datetime, to_datetime
+from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.keys import DEFAULT_SCOPES, Scope
 from mirror_server.log import LOG
 from mirror_server.logging_format import configure
@@ -28,6 +30,7 @@ from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.database import Database
 from mirror_server.store.database import check as check_database
+from mirror_server.store.keys import StoredKey
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import copy
 from mirror_server.store.url import path_of, shown
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from mirror_server.services import Services
 
 _DEMO_KEY_NAME = "mirror-server demo"
+_TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
+_UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 host_option = click.option(
@@ -83,6 +88,13 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     return key
 
 
+def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+    return int(found[1]) * _UNITS_SECONDS[found[2]]
+
+
 @main.command()
 @host_option
 @port_option
@@ -96,7 +108,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     """
     configure(log_format, access_log=access_log)
     _serve(
-        Settings(callback_loopback=_is_loopback(host), **settings),
+        Settings(**settings),
         host,
         port,
         announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
@@ -176,14 +188,14 @@ def demo(
             seed=seed,
             manual_clock=manual_clock,
             pace=pace,
-            callback_loopback=True,
+            callback_networks=LOOPBACK,
         )
         _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key))
 
 
 @main.group()
 def keys() -> None:
-    """Make, list and revoke access keys. One key is one application."""
+    """Make, list, renew and revoke access keys. One key is one application."""
 
 
 @keys.command("create")
@@ -202,18 +214,54 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
     The key is shown this once: only a hash of it is stored.
     """
     with closing(Database(database_url)) as database:
-        click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, _now()))
+        click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, wall_time()))
 
 
 @keys.command("list")
 @database_option
 def list_keys(database_url: str) -> None:
-    """List all keys: id, name, scopes, when they were made and revoked. The keys themselves are not stored."""
+    """List all keys: id, name, scopes, when they were made, how they stand. The keys themselves are not stored."""
     with closing(Database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
-            revoked = f"revoked {to_datetime(key.revoked_at):%Y-%m-%dT%H:%MZ}" if key.revoked_at else "in use"
-            created = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
-            click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, revoked]))
+            created = _shown(key.created_at)
+            click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, _use(session, key)]))
+
+
+def _use(session: Session, key: StoredKey) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_shown(key.revoked_at)}"
+    former = stored_keys.former_secrets(session, key.key_id, wall_time())
+    return f"in use, also as it was before until {_shown(former[0].ends_at)}" if former else "in use"
+
+
+def _shown(instant: Instant) -> str:
+    return f"{to_datetime(instant):%Y-%m-%dT%H:%MZ}"
+
+
+@keys.command("renew")
+@click.argument("name")
+@click.option(
+    "--overlap",
+    "overlap_seconds",
+    metavar="TIME",
+    default="24h",
+    show_default=True,
+    callback=_read_time,
+    help="How long the key as it was before is still good: 30m, 24h, 7d, or 0 to end it at once.",
+)
+@database_option
+def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
+    """Make the key called NAME anew and print it; NAME may be its id too.
+
+    It stays the same application, with its notifications, rules, subscriptions and webhook. The new key is shown this
+    once. A running server need not be stopped.
+    """
+    with closing(Database(database_url, must_exist=True)) as database:
+        try:
+            key = access_keys.renew(database, name, overlap_seconds, wall_time())
+        except LookupError as error:
+            raise click.ClickException(error.args[0]) from None
+    click.echo(key)
 
 
 @keys.command("revoke")
@@ -226,7 +274,7 @@ def revoke_key(key_id: str, database_url: str) -> None:
     """
 
     def work(session: Session) -> bool:
-        is_revoked = stored_keys.revoke(session, key_id, _now())
+        is_revoked = stored_keys.revoke(session, key_id, wall_time())
         if is_revoked:
             maintenance.end_application(session, key_id)
             # Streams that other processes hold open look at once, and end.
@@ -246,7 +294,8 @@ def revoke_key(key_id: str, database_url: str) -> None:
 def erase(device_id: str, database_url: str) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
-    The notification logs are included: their readers are told of the gap. A running server need not be stopped.
+    The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
+    the device. A running server need not be stopped.
     """
     with closing(Database(database_url, must_exist=True)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))
@@ -319,13 +368,6 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
     serve(services, listener, announce=partial(announce, url, services))
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 @contextmanager
 def _demo_database(url: str | None) -> Iterator[str]:
     """The database that was named, or one that is removed at the end."""
@@ -339,13 +381,9 @@ def _demo_database(url: str | None) -> Iterator[str]:
 def _announce_demo(given_key: str | None, url: str, services: Services) -> None:
     click.echo(f"export API_HOST={url}")
     if given_key is not None:
-        access_keys.adopt(services.database, given_key, _DEMO_KEY_NAME, tuple(Scope), _now())
+        access_keys.adopt(services.database, given_key, _DEMO_KEY_NAME, tuple(Scope), wall_time())
         return
-    key = access_keys.renew(services.database, _DEMO_KEY_NAME, tuple(Scope), _now())
+    key = access_keys.reissue(services.database, _DEMO_KEY_NAME, tuple(Scope), wall_time())
     click.echo(f"export API_KEY={key}")
     # Behind the #, so that the browser does not send it.
     click.echo(f"# In a browser: {url}/#key={key}")
-
-
-def _now() -> Instant:
-    return from_datetime(datetime.now(UTC))

@@ -49,13 +49,13 @@ _OF_MODELS = {
     "BenchNewDevice": {"resources": "What it has."},
     "CallbackRegistration": {
         "url": "Where notifications are sent to: http or https.",
-        "headers": "Headers to send with each message; not those that say how long it is.",
+        "headers": "Headers to send with each message; not those of the connection, such as Host or Content-Length.",
         "serialization": "How notifications are written; by default with no options.",
     },
     "Channel": {
         "delivery_mechanism": "A webhook, or long polling.",
         "url": "Where the webhook leads to.",
-        "last_error": "What went wrong at the last call; absent when nothing did.",
+        "last_error": "That the last call failed, and where the operator finds why; absent when it did not.",
         "last_success_at": "When a message was last taken.",
         "next_attempt_at": "When the message is sent again; absent when the last call succeeded.",
     },

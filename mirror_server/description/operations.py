@@ -321,7 +321,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Notifications",
         summary="Register a webhook, in the place of the one before",
         meaning="The URL is first called with `{}` and the registered headers, and has to answer with 200 or 204."
-        " URL, header names and values have"
+        " A refusal does not tell why it did not. URL, header names and values have"
         f" {channel.MAX_CALLBACK_CHARACTERS} characters together at most. Where it may lead to is a setting.",
         body=_REGISTRATION,
         answers=_done("Registered; delivery begins."),

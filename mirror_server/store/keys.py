@@ -22,6 +22,14 @@ class StoredKey:
     revoked_at: Instant | None
 
 
+@dataclass(frozen=True, slots=True)
+class FormerSecret:
+    """A secret that a renewed key had before; it holds until the instant."""
+
+    secret_hash: bytes
+    ends_at: Instant
+
+
 def insert(session: Session, key: StoredKey) -> None:
     """Add a key."""
     session.run(
@@ -36,7 +44,8 @@ def insert(session: Session, key: StoredKey) -> None:
 
 
 def put(session: Session, key: StoredKey) -> None:
-    """Add a key; one with this id that is there gets its secret and its scopes and is in use again."""
+    """Add a key; one with this id that is there gets its secret alone and its scopes and is in use again."""
+    _end_former(session, key.key_id)
     session.run(
         "INSERT INTO access_keys (key_id, name, secret_hash, scopes, created_at)"
         " VALUES (:key_id, :name, :secret_hash, :scopes, :created_at)"
@@ -63,7 +72,44 @@ def list_all(session: Session) -> list[StoredKey]:
 
 def revoke(session: Session, key_id: str, at: Instant) -> bool:
     """Make a key useless from now on; false if there is none with this id that is still in use."""
+    _end_former(session, key_id)
     changed = session.run(
         "UPDATE access_keys SET revoked_at = :at WHERE key_id = :key_id AND revoked_at IS NULL", key_id=key_id, at=at
     )
     return changed == 1
+
+
+def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_at: Instant) -> None:
+    """Give a key another secret; the one it had, and those before, hold until ``ends_at`` at the latest."""
+    session.run(
+        "INSERT INTO former_secrets (key_id, secret_hash, ends_at)"
+        " SELECT key_id, secret_hash, :ends_at FROM access_keys WHERE key_id = :key_id",
+        key_id=key_id,
+        ends_at=ends_at,
+    )
+    session.run(
+        "UPDATE former_secrets SET ends_at = :ends_at WHERE key_id = :key_id AND ends_at > :ends_at",
+        key_id=key_id,
+        ends_at=ends_at,
+    )
+    session.run("DELETE FROM former_secrets WHERE key_id = :key_id AND ends_at <= :at", key_id=key_id, at=at)
+    session.run(
+        "UPDATE access_keys SET secret_hash = :secret_hash WHERE key_id = :key_id",
+        key_id=key_id,
+        secret_hash=secret_hash,
+    )
+
+
+def former_secrets(session: Session, key_id: str, at: Instant) -> list[FormerSecret]:
+    """The secrets a key had before that still hold, the one that holds longest first."""
+    rows = session.rows(
+        "SELECT secret_hash, ends_at FROM former_secrets WHERE key_id = :key_id AND ends_at > :at"
+        " ORDER BY ends_at DESC",
+        key_id=key_id,
+        at=at,
+    )
+    return [FormerSecret(bytes(secret_hash), ends_at) for secret_hash, ends_at in rows]
+
+
+def _end_former(session: Session, key_id: str) -> None:
+    session.run("DELETE FROM former_secrets WHERE key_id = :key_id", key_id=key_id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from mirror_server.store import subscriptions
 from mirror_server.store.session import Session
 
@@ -16,16 +18,39 @@ _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simu
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
-    """Delete all that is stored of a device, the notification logs included; gives the rows of each table."""
+    """Delete all that is stored of a device, the notification logs and the rules that name it included.
+
+    Returns:
+        How many rows of each table, and how many rules.
+    """
+    rules = _erase_rules(session, device_id)
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
         device_id=device_id,
     )
-    return {
+    rows = {
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
+    return rows | {"presubscription_rules": rules}
+
+
+def _erase_rules(session: Session, device_id: str) -> int:
+    """Delete the presubscription rules that are about this device alone, of all applications; gives their number."""
+    # A rule for more devices whose names begin alike is none that names this one.
+    named = session.rows("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    names = {device_id, f"{device_id}*", *(name for (name,) in named)}
+    erased = 0
+    for app_id, text in subscriptions.all_rules(session).items():
+        rules = orjson.loads(text)
+        kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
+        if kept and len(kept) < len(rules):
+            subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
+        elif len(kept) < len(rules):
+            subscriptions.delete_rules(session, app_id)
+        erased += len(rules) - len(kept)
+    return erased
 
 
 def end_application(session: Session, app_id: str) -> None:

@@ -36,14 +36,24 @@ class EventStream(Response):
 
     Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
     comes back by itself, with its position. Where there is no log any more, ``is_over`` is set.
+
+    Args:
+        log: What is streamed.
+        app_id: Whose log it is.
+        after: The number behind which it begins.
+        is_admitted: Whether the key it was opened with is good still; asked now and then.
     """
 
-    def __init__(self, log: NotificationLog, app_id: str, after: int) -> None:
+    def __init__(
+        self, log: NotificationLog, app_id: str, after: int, is_admitted: Callable[[], bool] = lambda: True
+    ) -> None:
         super().__init__(self._blocking(), content_type="text/event-stream")
         self.headers["Cache-Control"] = "no-store"
         self._log = log
         self._app_id = app_id
         self._after = after
+        self._is_admitted = is_admitted
+        self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
         self.is_over = False
         self._is_interrupted: Callable[[], bool] = lambda: False
 
@@ -57,6 +67,9 @@ class EventStream(Response):
 
     def take(self) -> bytes:
         """The next events, a part of them where there are many; nothing if there are none."""
+        if self._has_ended():
+            self.is_over = True
+            return b""
         try:
             page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
         except Refusal:
@@ -66,6 +79,13 @@ class EventStream(Response):
         self._after = page.cursor
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
         return b"".join([*gap, *map(_event_of, page.entries)])
+
+    def _has_ended(self) -> bool:
+        """Whether its key, which may have been renewed or revoked meanwhile, is good no more."""
+        if time.monotonic() < self._ask_at:
+            return False
+        self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
+        return not self._is_admitted()
 
     def begin(self) -> bytes:
         """What the stream begins with."""

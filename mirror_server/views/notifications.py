@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
@@ -54,7 +54,7 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     @requires(*_ANY_USE)
     @without_head
     def stream_events() -> Response:
-        return EventStream(log, app_id(), _read_last_event_id(log))
+        return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
     @routes.delete("/v2/notification/pull")
     @requires(*_ANY_USE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from process_lab import ADDRESS, Lab
-from process_server import Application, Child, ServerProcess, read_exports
+from process_server import CALLS_THIS_MACHINE, Application, Child, ServerProcess, read_exports
 
 StartServer = Callable[..., ServerProcess]
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -58,7 +58,9 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServ
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server with two simulated devices for all tests of a module that leave it running."""
-    server = ServerProcess(tmp_path_factory.mktemp("shared"), "--simulate", "2", "--clock", "manual")
+    server = ServerProcess(
+        tmp_path_factory.mktemp("shared"), "--simulate", "2", "--clock", "manual", *CALLS_THIS_MACHINE
+    )
     try:
         yield server.start()
     finally:

@@ -24,6 +24,9 @@ from mirror_server.store.database import Database
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "mirror_server"]
+CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
+"""Options of a server whose webhooks lead to this machine."""
+
 _KEY_MADE_AT = 1_700_000_000_000
 _PAUSE = threading.Event()
 

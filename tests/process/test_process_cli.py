@@ -17,7 +17,9 @@ def subcommand(*words: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("words", [["run"], ["demo"], ["keys", "create"], ["keys", "list"], ["keys", "revoke"]])
+@pytest.mark.parametrize(
+    "words", [["run"], ["demo"], ["keys", "create"], ["keys", "list"], ["keys", "renew"], ["keys", "revoke"]]
+)
 def test_help_names_every_option_and_its_variable(words: list[str]) -> None:
     shown = run_command(*words, "--help")
     assert shown.returncode == 0

@@ -12,7 +12,9 @@ from pathlib import Path
 import databases
 import httpx
 import pytest
-from process_server import Child, ServerProcess, run_command, run_commands
+from process_server import CALLS_THIS_MACHINE, Child, ServerProcess, run_command, run_commands
+
+from mirror_sdk.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.process
 
@@ -37,7 +39,7 @@ def test_help_is_readable() -> None:
     words = {
         "": ["demo", "run", "keys", "    mirror-server keys create my-app --database sqlite:///mirror.db\n"],
         "run": ["--host", "--port", "--database", "--simulate", "--clock", "MIRROR_DATABASE", "Ctrl-C"],
-        "keys": ["create", "list", "revoke"],
+        "keys": ["create", "list", "renew", "revoke"],
         "keys create": ["NAME", "--scope", "shown this once"],
         "demo": ["\n    export API_HOST=...\n    export API_KEY=...\n"],
     }
@@ -224,9 +226,18 @@ def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server)
     assert {path.name for path in server.database_path.parent.glob("mirror.db*")} == {"mirror.db", "mirror.db.lock"}
 
 
-def test_its_own_machine_is_called_only_while_it_listens_to_nobody_else(start_server) -> None:
-    for host, told in {"127.0.0.1": "no answer", "0.0.0.0": "may not be called"}.items():
-        application = start_server("--host", host).application()
-        answer = application.http.put("/v2/notification/callback", json={"url": "http://127.0.0.1:1/"})
-        assert answer.status_code == 400
-        assert told in answer.json()["message"]
+def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server) -> None:
+    with WebhookReceiver() as receiver:
+        body = {"url": receiver.url, "headers": dict(receiver.headers)}
+        for options, code in {(): 400, CALLS_THIS_MACHINE: 204}.items():
+            application = start_server(*options).application()
+            assert application.http.put("/v2/notification/callback", json=body).status_code == code
+
+
+def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server) -> None:
+    for options, code in {(): 429, ("--trust-proxy", "127.0.0.1"): 401}.items():
+        server = start_server("--failed-keys-per-minute", "1", *options)
+        for address in ("203.0.113.1", "203.0.113.2"):
+            headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": address}
+            answered = httpx.get(f"{server.url}/v3/devices", headers=headers, trust_env=False).status_code
+        assert answered == code

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from process_load import SWITCH, Load, pending_without_command
 from process_receiver import Receiver, numbers_of, register
-from process_server import ServerProcess, run_command, wait_until
+from process_server import CALLS_THIS_MACHINE, ServerProcess, run_command, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -26,7 +26,7 @@ def receiver() -> Iterator[Receiver]:
 
 def test_a_webhook_gets_the_whole_log_in_order_over_many_kills(start_server, receiver: Receiver) -> None:
     chance = random.Random(11)
-    server: ServerProcess = start_server("--simulate", "0")
+    server: ServerProcess = start_server("--simulate", "0", *CALLS_THIS_MACHINE)
     application = server.application()
     device_ids = [
         application.add_device(

@@ -13,7 +13,7 @@ import databases
 import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
 from process_receiver import Receiver, numbers_of, register
-from process_server import Application, ServerProcess, decoded, run_command, wait_until
+from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, run_command, wait_until
 
 from mirror_sdk.wire.snapshot import NDJSON
 
@@ -32,7 +32,9 @@ def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSer
     def start(count: int, database_url: str, *options: str) -> list[ServerProcess]:
         for number in range(count):
             folder = tmp_path_factory.mktemp(f"server-{number}")
-            servers.append(ServerProcess(folder, *(options or ("--simulate", "0")), database_url=database_url))
+            servers.append(
+                ServerProcess(folder, *(options or ("--simulate", "0")), *CALLS_THIS_MACHINE, database_url=database_url)
+            )
         servers[0].start()
         start_all(servers[1:])
         return servers

@@ -13,7 +13,7 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from process_server import Application, ServerProcess, decoded, wait_until
+from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -71,7 +71,7 @@ def read_stream(application: Application) -> str:
 def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     start_server, receiver: SlowReceiver
 ) -> None:
-    server: ServerProcess = start_server("--simulate", "0")
+    server: ServerProcess = start_server("--simulate", "0", *CALLS_THIS_MACHINE)
     application, pushed = server.application(), server.application()
     registration = {"url": receiver.url, "serialization": {"type": "v2", "cfg": {"include_uid": True}}}
     assert pushed.http.put("/v2/notification/callback", json=registration).status_code == 204

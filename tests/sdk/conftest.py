@@ -16,6 +16,7 @@ from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_server import keys
 from mirror_server.app import create_app
 from mirror_server.bridge import Bridge
+from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.keys import Scope
 from mirror_server.services import Services
@@ -42,7 +43,9 @@ class Mirror:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    settings = Settings(database_url=new_database_url(tmp_path), simulate=0, manual_clock=True, callback_loopback=True)
+    settings = Settings(
+        database_url=new_database_url(tmp_path), simulate=0, manual_clock=True, callback_networks=LOOPBACK
+    )
     services = Services(settings)
     services.start()
     app = create_app(services)

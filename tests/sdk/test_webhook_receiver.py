@@ -95,7 +95,7 @@ def test_a_position_in_the_log_is_none_of_a_webhook(pushed):
 def test_an_address_is_needed_and_must_answer(client):
     with pytest.raises(ValueError, match="url="):
         client.use_webhook(CallbackInbox())
-    with pytest.raises(BadRequest, match="test call"):
+    with pytest.raises(BadRequest, match="the test call of the URL failed"):
         client.use_webhook(CallbackInbox(), url="http://127.0.0.1:9/callback")
 
 

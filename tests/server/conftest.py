@@ -15,6 +15,7 @@ from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import keys
 from mirror_server.app import create_app
+from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
 from mirror_server.keys import Scope
@@ -33,7 +34,7 @@ class Server:
         usual = {
             "simulate": 0,
             "manual_clock": True,
-            "callback_loopback": True,
+            "callback_networks": LOOPBACK,
             "failed_keys_per_minute": 1_000_000,
         }
         self.settings = Settings(database_url=new_database_url(folder), **{**usual, **settings})

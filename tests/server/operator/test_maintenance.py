@@ -372,3 +372,37 @@ def test_a_poll_whose_key_is_revoked_is_told_so(services, app_id, device_ids, ur
     with pytest.raises(Refusal, match="revoked") as refused:
         services.log.read_more(app_id, last_seq, more)
     assert refused.value.code == 401
+
+
+def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services, device_ids, tmp_path, url):
+    erased, kept = device_ids
+    name, other_name = (services.devices.device(device_id).endpoint_name for device_id in device_ids)
+    every = {"endpoint-name": None, "resource-path": ["/3303/*"]}
+    of_others = [every, {"endpoint-name": other_name}, {"endpoint-name": f"{erased[:20]}*"}]
+    of_it = [{"endpoint-name": erased}, {**every, "endpoint-name": name}, {"endpoint-name": f"{erased}*"}]
+    rules = {
+        "mixed": [of_it[0], *of_others, of_it[1]],
+        "all": of_it,
+        "none": of_others,
+    }
+    for app_id, listed in rules.items():
+        services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=False).result(10)
+    receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
+    assert receipt["rows"]["presubscription_rules"] == 5
+    left = {app_id: services.subscriptions.rules(app_id) for app_id in rules}
+    assert left["all"] is None
+    assert json.loads(left["mixed"]) == of_others
+    assert left["none"] == json.dumps(of_others)
+    if not databases.ON_POSTGRESQL:
+        assert erased.encode() not in stored_bytes(tmp_path)
+        assert f'"{name}"'.encode() not in stored_bytes(tmp_path)
+    assert services.devices.device(kept)
+
+
+def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
+    device_id = "015f" + "0" * 28
+    rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
+    services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(10)
+    receipt = json.loads(mirror_server("erase", device_id, "--yes", "--database", url).output)
+    assert sum(receipt["rows"].values()) == receipt["rows"]["presubscription_rules"] == 1
+    assert "nothing is stored" in mirror_server("erase", device_id, "--yes", "--database", url).output

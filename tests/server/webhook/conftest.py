@@ -21,6 +21,7 @@ class Endpoint:
         self.statuses: list[int] = []
         self.content_types: list[list[str]] = []
         self.endless = False
+        self.keeps_open = True
         self.is_closing = False
         self.release = threading.Event()
         self.release.set()
@@ -42,6 +43,8 @@ class Endpoint:
                     self.send_endless()
                     return
                 self.send_header("Content-Length", "0")
+                if not endpoint.keeps_open:
+                    self.send_header("Connection", "close")
                 self.end_headers()
 
             def send_endless(self) -> None:
@@ -71,6 +74,12 @@ class Endpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+@pytest.fixture(autouse=True)
+def failures_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is to wait for them here, but in the test of that."""
+    monkeypatch.setattr("mirror_server.webhook._FAILED_CALL_SECONDS", 0)
 
 
 @pytest.fixture

@@ -1,0 +1,210 @@
+"""A key is renewed without losing the application: the new and the old one hold for the overlap."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import databases
+import pytest
+from click.testing import CliRunner, Result
+
+from mirror_server import keys
+from mirror_server.cli import main
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import DEFAULT_SCOPES, Gate
+from mirror_server.store.database import Database
+from mirror_server.views import event_stream
+from mirror_server.views.event_stream import EventStream
+
+DAY_SECONDS = 24 * 3600
+BEGIN = 1_800_000_000_000
+URL = "/v3/devices"
+RULES = [{"endpoint-type": "Light"}]
+
+
+def mirror_server(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+class Door:
+    """A gate on a clock that the test sets, and the keys in front of it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = BEGIN
+        self.gate = Gate(database, 1_000_000, now=lambda: self.now)
+
+    def create(self, name: str) -> str:
+        return keys.create(self.database, name, DEFAULT_SCOPES, self.now)
+
+    def renew(self, name: str, overlap_seconds: int = DAY_SECONDS) -> str:
+        return keys.renew(self.database, name, overlap_seconds, self.now)
+
+    def advance(self, seconds: int) -> None:
+        self.now += seconds * 1000
+
+    def admits(self, key: str) -> bool:
+        header = f"Bearer {key}"
+        try:
+            app_id, _ = self.gate.authenticate(header, lambda: "", self.database.version())
+        except Refusal:
+            return self.gate.still_admits(header)
+        assert self.gate.still_admits(header)
+        assert app_id == key.split("_")[1]
+        return True
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    database = Database(databases.new_database_url(tmp_path))
+    yield Door(database)
+    database.close()
+
+
+def test_both_keys_are_good_for_the_overlap_and_the_new_one_afterwards(door):
+    old, other = door.create("app"), door.create("other")
+    new = door.renew("app")
+    assert new.split("_")[1] == old.split("_")[1]
+    assert (door.admits(old), door.admits(new)) == (True, True)
+    door.advance(DAY_SECONDS - 1)
+    assert (door.admits(old), door.admits(new)) == (True, True)
+    door.advance(1)
+    assert (door.admits(old), door.admits(new), door.admits(other)) == (False, True, True)
+
+
+def test_a_key_renewed_twice_has_three_that_are_good(door):
+    first = door.create("app")
+    second = door.renew("app")
+    door.advance(3600)
+    third = door.renew("app")
+    assert [door.admits(key) for key in (first, second, third)] == [True, True, True]
+    door.advance(DAY_SECONDS - 3600)
+    assert [door.admits(key) for key in (first, second, third)] == [False, True, True]
+    door.advance(3600)
+    assert [door.admits(key) for key in (first, second, third)] == [False, False, True]
+
+
+@pytest.mark.parametrize("overlap_seconds", [0, 60])
+def test_none_before_is_good_for_longer_than_the_last_overlap(door, overlap_seconds):
+    first = door.create("app")
+    second = door.renew("app")
+    third = door.renew("app", overlap_seconds)
+    assert [door.admits(key) for key in (first, second, third)] == [overlap_seconds > 0] * 2 + [True]
+    door.advance(overlap_seconds)
+    assert [door.admits(key) for key in (first, second, third)] == [False, False, True]
+
+
+def test_the_right_half_of_another_key_does_not_open_it(door):
+    mine, other = door.create("app"), door.create("other")
+    door.renew("app")
+    door.renew("other")
+    assert not door.admits("_".join([*mine.split("_", 2)[:2], other.split("_", 2)[2]]))
+
+
+def test_a_demo_that_makes_its_key_anew_ends_all_before(door):
+    first = door.create("app")
+    second = door.renew("app")
+    third = keys.reissue(door.database, "app", DEFAULT_SCOPES, door.now)
+    assert [door.admits(key) for key in (first, second, third)] == [False, False, True]
+
+
+def test_the_application_stays_while_the_server_runs(server, key):
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    device_id = server.add_device(key, "light-1")
+    server.call(key, "PUT", "/v2/subscriptions", json=RULES)
+    server.call(key, "PUT", f"/v2/subscriptions/{device_id}/3303/0/5700")
+    assert server.call(key, "GET", "/v2/notification/pull?hold=0").status_code == 200
+    log = server.log(key)
+
+    renewed = mirror_server("keys", "renew", "test", "--database", url)
+    assert renewed.exit_code == 0
+    new = renewed.output.strip()
+    assert new.startswith(f"ak_{app_id}_")
+    assert renewed.output == f"{new}\n"
+    assert new.split("_", 2)[2].encode() not in str(databases.query(url, "SELECT * FROM access_keys")).encode()
+
+    assert server.call(key, "GET", URL).status_code == 200
+    assert server.call(new, "GET", "/v2/subscriptions").json == RULES
+    assert server.call(new, "GET", f"/v2/subscriptions/{device_id}/3303/0/5700").status_code == 200
+    assert server.log(new) == log
+    assert server.call(new, "GET", "/v2/notification/pull?hold=0").status_code == 204, "the position stays"
+    server.set_value(new, device_id, "25")
+    assert server.observed(key)[-1] == (device_id, "25")
+
+    assert mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url).exit_code == 0
+    assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
+
+
+def test_the_list_tells_until_when_the_key_before_is_good(tmp_path):
+    url = databases.new_database_url(tmp_path)
+    mirror_server("keys", "create", "app", "--database", url)
+    key = mirror_server("keys", "renew", "app", "--overlap", "7d", "--database", url).output.strip()
+    (line,) = mirror_server("keys", "list", "--database", url).output.splitlines()
+    last = line.split("\t")[-1]
+    assert re.fullmatch(r"in use, also as it was before until \d{4}-\d\d-\d\dT\d\d:\d\dZ", last)
+    assert key.split("_", 2)[2] not in line
+    mirror_server("keys", "renew", "app", "--overlap", "0", "--database", url)
+    assert mirror_server("keys", "list", "--database", url).output.endswith("\tin use\n")
+
+
+def test_a_revoked_key_is_useless_in_every_form(server, key):
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    new = mirror_server("keys", "renew", app_id, "--database", url).output.strip()
+    assert mirror_server("keys", "revoke", app_id, "--database", url).exit_code == 0
+    assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
+    assert databases.query(url, "SELECT * FROM former_secrets") == []
+    refused = mirror_server("keys", "renew", app_id, "--database", url)
+    assert refused.exit_code == 1
+    assert "no key in use" in refused.output
+
+
+def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
+    url = databases.new_database_url(tmp_path)
+    created = [mirror_server("keys", "create", name, "--database", url).output for name in ("twice", "twice", "app")]
+    before = databases.query(url, "SELECT * FROM access_keys ORDER BY key_id")
+    nobody = mirror_server("keys", "renew", "nobody", "--database", url)
+    assert (nobody.exit_code, "keys list" in nobody.output) == (1, True)
+    twice = mirror_server("keys", "renew", "twice", "--database", url)
+    assert twice.exit_code == 1
+    assert all(key.split("_")[1] in twice.output for key in created[:2])
+    for overlap in ("24", "-1h", "1.5h", "h", "1w", "100000d", ""):
+        refused = mirror_server("keys", "renew", "app", "--overlap", overlap, "--database", url)
+        assert refused.exit_code == 2
+        assert "24h" in refused.output
+    missing = mirror_server("keys", "renew", "app", "--database", f"sqlite:///{tmp_path}/missing.db")
+    assert missing.exit_code == 1
+    assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
+
+
+def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch):
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    gate = Gate(server.services.database, 20)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
+
+    def opened(with_key: str) -> EventStream:
+        return EventStream(server.services.log, app_id, 0, lambda: gate.still_admits(f"Bearer {with_key}"))
+
+    old = opened(key)
+    server.add_device(key, "sensor-1")
+    assert b"registrations" in old.take()
+    new = opened(mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url).output.strip())
+    assert (old.take(), old.is_over) == (b"", True)
+    assert b"registrations" in new.take()
+    assert not new.is_over
+
+
+def test_the_view_gives_the_stream_the_key_to_ask_for(server, key, monkeypatch):
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
+    url, app_id = server.settings.database_url, key.split("_")[1]
+    client = server.app.test_client()
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = client.get("/v2/notification/events", headers=headers, buffered=False)
+    stream = iter(answer.response)
+    began = time.monotonic()
+    assert b"retry" in next(stream)
+    mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url)
+    assert b"".join(stream).replace(b": still here\n\n", b"") == b""
+    assert time.monotonic() - began < 30
