@@ -64,7 +64,10 @@ _OF_MODELS = {
         "status": "0 pending, 1 success, 2 failure.",
         "status_updated_at": "When the write succeeded or failed; absent while it is pending.",
         "requested_at": "When the write was issued; an extension.",
-        "category": "Why the write failed, in one word, as in its async response; an extension.",
+        "category": (
+            "Why the write failed, in one word, as in its async response: only for the key that placed it, absent for"
+            " every other; an extension."
+        ),
     },
     "Device": {
         "id": "The device's id.",

@@ -159,6 +159,7 @@ class CommandService:
             value = write_accepted(
                 current,
                 command_id=command_id,
+                app_id=placement.app_id,
                 value=request.payload or b"",
                 content_type=request.content_type or DEFAULT_CONTENT_TYPE,
                 at=now,

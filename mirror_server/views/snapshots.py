@@ -125,7 +125,7 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     for device, resources in _devices(snapshot):
         is_changed = snapshot.is_changed(device)
         text += (
-            present.device_object(present.device_content(device, resources), snapshot.taken_at)
+            present.device_object(present.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
             if is_changed
             else present.unchanged_device(device)
         )

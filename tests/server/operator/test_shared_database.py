@@ -245,7 +245,10 @@ def device(open_services):
 
 
 def reported(services: Services, device_id: str) -> bytes:
-    return services.devices.device_object(device_id, lambda _, resources: resources[0].reported_value or b"").content
+    encoded = services.devices.device_object(
+        "", device_id, lambda _device, resources, _app: resources[0].reported_value or b""
+    )
+    return encoded.content
 
 
 def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
