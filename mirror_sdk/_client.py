@@ -966,8 +966,8 @@ class MirrorClient:
     def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """Have notifications sent to a webhook from now on; events and answers then come from there.
 
-        To be called before requests are made and events are waited for. What the service has kept for this key comes
-        first. A key has one webhook: where several programs use one key, long polling serves them all.
+        To be called before requests are made and events are waited for. What the service has kept for this key and
+        nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them all.
 
         Args:
             receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which

@@ -146,12 +146,17 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         undo.callback(more.cancel)
         page = log.read(application, after)
         undo.pop_all()
-    if page.entries or page.gap or held == 0:
-        more.cancel()
+
+    def with_cursor(page: Page) -> Response:
+        log.note_read(application, page.cursor)
         return _with_cursor(page)
 
+    if page.entries or page.gap or held == 0:
+        more.cancel()
+        return with_cursor(page)
+
     def answer(_: object = None) -> Response:
-        return _with_cursor(log.read_more(application, after, more))
+        return with_cursor(log.read_more(application, after, more))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 

@@ -1,4 +1,4 @@
-"""The application that placed the last write: why it failed is told to that one alone."""
+"""The application that placed the last write, to which alone is told why it failed; what each has read of its log."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.add_column("logs", sa.Column("read_seq", sa.BigInteger, nullable=False, server_default="0"))
     op.add_column("resources", sa.Column("desired_app_id", sa.Text))
     # Of a command that was forgotten meanwhile it is not known: then the category is told to nobody.
     op.execute(
