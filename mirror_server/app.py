@@ -45,7 +45,7 @@ from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import note, noted, require_scope
+from mirror_server.views.requests import check_query, note, noted, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -284,6 +284,8 @@ def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., A
     note(asked.environ, application=app_id)
     if scopes is not None:
         require_scope(*scopes)
+    if asked.environ.get("QUERY_STRING") and view is not None:
+        check_query(view.__dict__["known_query"])
     if g.scopes != _OPERATOR_ONLY:
         services.log.keep_for(app_id)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():

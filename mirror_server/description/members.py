@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS, DEFAULT_EXPIRY_SECONDS_QUEUE_MODE
+from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_server.description.parts import Schema
+
+_KINDS = ", ".join(f"`{kind}` ({code})" for code, kind in ERROR_TYPES.items())
 
 _ANYWHERE = {
     "object": "The kind of this object, always the same word.",
@@ -114,7 +117,9 @@ _OF_MODELS = {
     },
     "ErrorBody": {
         "code": "The status of the answer.",
-        "type": "The kind of error, as a word for programs.",
+        "type": (
+            f"The kind of error, as a word for programs: {_KINDS}; a 400 that names a field is a `validation_error`."
+        ),
         "message": "What is wrong and what to do next.",
         "fields": "What is wrong with which field.",
         "request_id": "Identifies the request in the server's log.",

@@ -34,7 +34,7 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
         return answer
 
     @routes.get("/v3/devices")
-    @requires(Scope.READ)
+    @requires(Scope.READ, query=None)
     def list_devices() -> Response:
         limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
         order = query_choice("order", ("ASC", "DESC")) or "ASC"

@@ -20,6 +20,7 @@ from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import (
     app_id,
+    query_choice,
     query_integer,
     query_text,
     read_body,
@@ -38,11 +39,10 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     routes = Blueprint("notifications", __name__)
 
     @routes.get("/v2/notification/pull")
-    @requires(*_ANY_USE)
+    @requires(*_ANY_USE, query=("after", "hold", "noWait"))
     @without_head
     def pull() -> Response:
-        hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
-        held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
+        held = _read_hold_seconds()
         after = _read_after(log)
         if after is not None:
             return _poll_after(log, after, held)
@@ -51,7 +51,7 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         return _plain_poll(polls, held)
 
     @routes.get("/v2/notification/events")
-    @requires(*_ANY_USE)
+    @requires(*_ANY_USE, query=("after",))
     @without_head
     def stream_events() -> Response:
         return EventStream(log, app_id(), _read_last_event_id(log))
@@ -108,6 +108,18 @@ def _check_host(url: str) -> None:
     except UnicodeError:
         message = "its host is no name; the parts between the dots have 1 to 63 characters, like app.example.com"
         raise Refusal.of_field("url", message) from None
+
+
+def _read_hold_seconds() -> int:
+    """For how long the poll is held; with ``noWait`` not at all.
+
+    Raises:
+        Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
+    """
+    hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
+    if query_choice("noWait", ("true", "false")) == "true":
+        return 0
+    return DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
 
 
 def _read_after(log: NotificationLog) -> int | None:
