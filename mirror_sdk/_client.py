@@ -111,8 +111,10 @@ class MirrorClient:
     ) -> Self:
         """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
 
+        Without an address it is that of a local ``mirror-server demo`` or ``run``: ``http://127.0.0.1:8080``.
+
         Raises:
-            ConfigError: Something is missing or cannot be used.
+            ConfigError: There is no key, or something cannot be used.
 
         Source: specification 5.2.
 
@@ -966,8 +968,9 @@ class MirrorClient:
     def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
         """Have notifications sent to a webhook from now on; events and answers then come from there.
 
-        To be called before requests are made and events are waited for. What the service has kept for this key comes
-        first. A key has one webhook: where several programs use one key, long polling serves them all.
+        To be called before requests are made and events are waited for. What the service has kept for this key and
+        nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them
+        all.
 
         Args:
             receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which

@@ -13,7 +13,7 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
-from mirror_sdk.config import Settings, read_timeout
+from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout
 from mirror_sdk.errors import APIError, ClientClosed, ConnectionFailed, MirrorError, ValueRefused
 
 T = TypeVar("T")
@@ -190,4 +190,7 @@ def unsendable(operation: Operation[T], problem: httpx.InvalidURL) -> ValueRefus
 def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError) -> ConnectionFailed:
     """The error for an operation that had no answer."""
     place = f"{operation.method} {base_url}{operation.path}"
-    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {failure})")
+    hint = ""
+    if base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
+        hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
+    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {failure}){hint}")

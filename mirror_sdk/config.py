@@ -18,6 +18,8 @@ from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
+DEFAULT_BASE_URL = "http://127.0.0.1:8080"
+"""Where ``mirror-server demo`` and ``mirror-server run`` are to be found on this machine, unless told otherwise."""
 _MARK_LENGTH = 16
 _LONGEST_TIMEOUT_SECONDS = 86_400
 
@@ -44,13 +46,18 @@ class Settings:
     ) -> Settings:
         """Take what is not given as an argument from the environment. An empty variable counts as missing.
 
+        An address that is in neither place is :data:`DEFAULT_BASE_URL`.
+
         Raises:
-            ConfigError: Something is in neither place, or cannot be used.
+            ConfigError: The key is in neither place, or something cannot be used.
         """
-        return cls.of(
-            base_url or _from_environment(environ, HOST_VARIABLE, "base_url"),
-            api_key or _from_environment(environ, KEY_VARIABLE, "api_key"),
-        )
+        api_key = api_key or environ.get(KEY_VARIABLE)
+        if not api_key:
+            raise ConfigError(
+                f"api_key is missing: give the argument api_key= or set the variable {KEY_VARIABLE};"
+                f" 'mirror-server demo' prints one, and {HOST_VARIABLE} with it"
+            )
+        return cls.of(base_url or environ.get(HOST_VARIABLE) or DEFAULT_BASE_URL, api_key)
 
     @property
     def key_mark(self) -> str:
@@ -105,13 +112,6 @@ def is_loopback(base_url: str) -> bool:
 
 
 _EXAMPLE = "https://mirror.example.com"
-
-
-def _from_environment(environ: Mapping[str, str], variable: str, argument: str) -> str:
-    value = environ.get(variable)
-    if not value:
-        raise ConfigError(f"{argument} is missing: give the argument {argument}= or set the variable {variable}")
-    return value
 
 
 def _read_key(api_key: object) -> str:

@@ -77,7 +77,7 @@ def read_mirror(
     Asks the service at once for ranges of ids with as many devices each, and for nothing else.
 
     Args:
-        base_url: Address of the service, as the workers reach it; ``API_HOST`` by default.
+        base_url: Address of the service, as the workers reach it; by default as :meth:`mirror_sdk.MirrorClient.from_env` takes it.
         api_key: Access key. What is given goes to the workers with the graph, and is not shown in it. Without it this
             process and each worker take ``API_KEY`` from their own environment.
         paths: Path patterns (``/3303/*``); ``None`` takes every resource.
@@ -94,7 +94,7 @@ def read_mirror(
     Raises:
         APIError: The service refused.
         BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 partitions.
-        ConfigError: Address or key are missing or cannot be used.
+        ConfigError: There is no key, or something cannot be used.
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.

@@ -47,7 +47,7 @@ class DesiredValue:
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
     ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
-    write failed, where the service tells that.
+    write failed; the service tells that only to the application that placed it (specification 3.1 and 7).
     """
 
     value: Value

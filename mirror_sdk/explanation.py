@@ -146,7 +146,7 @@ def _of_desired(resource: Resource, now: datetime) -> list[str]:
 
 def _because(desired: DesiredValue) -> str:
     if desired.category is None:
-        return "the service does not tell why"
+        return "why is told only to the application that placed it"
     hint = CATEGORY_HINTS.get(desired.category)
     return desired.category if hint is None else f"{desired.category}, {hint}"
 

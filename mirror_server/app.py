@@ -48,7 +48,7 @@ from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import app_id, note, noted, require_scope
+from mirror_server.views.requests import app_id, check_query, note, noted, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -333,6 +333,8 @@ def _admit(
     is_full: Callable[[str], bool] | None = asked.environ.get(IS_FULL)
     if is_full is not None and is_full(application):
         raise _too_much_unread()
+    if asked.environ.get("QUERY_STRING") and view is not None:
+        check_query(view.__dict__["known_query"])
     if g.scopes != _OPERATOR_ONLY:
         services.log.keep_for(application)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():

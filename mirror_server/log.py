@@ -60,15 +60,24 @@ More: TypeAlias = Future[Page | None]
 
 
 class NotificationLog:
-    """All applications' logs."""
+    """All applications' logs.
 
-    def __init__(self, database: Database, clock: Clock, *, most_bytes: int) -> None:
+    Args:
+        database: Where they are.
+        clock: Domain time.
+        most_bytes: How large one of them may be.
+        is_shared: Whether other processes may be on the database.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, most_bytes: int, is_shared: bool) -> None:
         self._database = database
+        self._is_shared = is_shared
         self._clock = clock
         self._most_bytes = most_bytes
         self._uids = _uids()
         self._waiting: dict[str, set[More]] = {}
         self._newest_seq: dict[str, int] = {}
+        self._read_seq: dict[str, int] = {}
         self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
@@ -94,7 +103,7 @@ class NotificationLog:
             by_application.setdefault(app_id, []).append((device_id, entry))
         for app_id, added in by_application.items():
             encoded = [(device_id, orjson.dumps(entry)) for device_id, entry in added]
-            end = logs.append(session, app_id, encoded, kind=kind, at=at)
+            end = logs.append(session, app_id, encoded, kind=kind, at=at, read_seq=self._read_seq.get(app_id, 0))
             if end is None:
                 continue
             if end.stored_bytes > self._most_bytes:
@@ -148,6 +157,36 @@ class NotificationLog:
         first_kept = entries[0].seq if entries else last_seq + 1
         gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
         return Page(entries, entries[-1].seq if entries else last_seq, gap)
+
+    def note_read(self, app_id: str, seq: int) -> None:
+        """Note that a reader with a position of its own is given what is up to this number.
+
+        It is stored with the next entry, so that reading is not writing, and by :meth:`store_read`. After a kill in
+        between, what was read last counts as not read: it may come twice, and is never lost.
+        """
+        with self._lock:
+            if seq <= self._read_seq.get(app_id, 0):
+                return
+            self._read_seq[app_id] = seq
+        if self._is_shared:
+            # The process on duty registers webhooks, and has to know.
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq))
+
+    def store_read(self) -> None:
+        """Store what was read."""
+        with self._lock:
+            read = list(self._read_seq.items())
+
+        def work(session: Session) -> None:
+            for app_id, seq in read:
+                logs.note_read(session, app_id, seq)
+
+        self._database.insist(work, of_duty=False)
+
+    def pass_over_read(self, session: Session, app_id: str) -> None:
+        """Have a new channel of the server begin behind what readers with positions of their own were given."""
+        logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
+        logs.pass_over_read(session, app_id)
 
     def last_seq(self, app_id: str) -> int:
         """The number of the newest entry, 0 in an empty log."""

@@ -24,8 +24,11 @@ def timestamp(instant: Instant) -> str:
     return to_datetime(instant).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def device_content(device: DeviceRow, resources: Sequence[ResourceRow]) -> bytes:
-    """What E1 tells of a device, whenever it is asked."""
+def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:
+    """What E1 tells an application of a device, whenever it is asked.
+
+    Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1 and 7.
+    """
     content: dict[str, Any] = {
         "device_id": device.device_id,
         "endpoint_name": device.endpoint_name,
@@ -33,7 +36,7 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow]) -> bytes
     }
     _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
     _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
-    content["resources"] = [_resource(resource) for resource in resources]
+    content["resources"] = [_resource(resource, app_id) for resource in resources]
     return orjson.dumps(content)
 
 
@@ -49,13 +52,13 @@ def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant |
         content[name] = timestamp(newest)
 
 
-def _resource(resource: ResourceRow) -> dict[str, Any]:
+def _resource(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     return {
         "resource_path": resource.path,
         "subscribed": bool(resource.subscribed),
         **_subscribed_since(resource),
         "reported": _reported(resource),
-        "desired": _desired(resource),
+        "desired": _desired(resource, app_id),
     }
 
 
@@ -80,7 +83,7 @@ def _reported(resource: ResourceRow) -> dict[str, Any]:
     return reported
 
 
-def _desired(resource: ResourceRow) -> dict[str, Any]:
+def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     if resource.desired_value is None or resource.desired_at is None or resource.requested_at is None:
         return {}
     desired: dict[str, Any] = {
@@ -91,7 +94,8 @@ def _desired(resource: ResourceRow) -> dict[str, Any]:
     }
     if resource.desired_updated_at is not None:
         desired["status_updated_at"] = timestamp(resource.desired_updated_at)
-    if resource.desired_category is not None:
+    is_issuer = app_id is not None and app_id == resource.desired_app_id
+    if is_issuer and resource.desired_category is not None:
         desired["category"] = resource.desired_category
     return desired | {"requested_at": timestamp(resource.requested_at)}
 

@@ -59,7 +59,9 @@ class Services:
             self._neighbours = self.database.meet(options=_in_common(settings), is_alone=settings.manual_clock)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        self.log = NotificationLog(self.database, self.clock, most_bytes=settings.keep_log_bytes)
+        self.log = NotificationLog(
+            self.database, self.clock, most_bytes=settings.keep_log_bytes, is_shared=self._neighbours is not None
+        )
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
             database=self.database,
@@ -183,6 +185,7 @@ class Services:
         self.webhooks.close()
         if self.bench is not None:
             self.bench.close()
+        self.log.store_read()
         if self._neighbours is not None:
             # What is stored after the end of the duty would be dropped.
             self.database.settle(_LAST_SECONDS)

@@ -136,6 +136,8 @@ class Webhooks:
             state = logs.state(session, app_id)
             if state is not None and state.polled:
                 raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+            if callbacks.find(session, app_id) is None:
+                self._log.pass_over_read(session, app_id)
             callbacks.put(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
 
         await self._store(work)

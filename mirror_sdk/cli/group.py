@@ -80,7 +80,8 @@ def main() -> None:
       mirror lab
 
     \b
-    All other commands ask the mirror that API_HOST and API_KEY lead to:
+    All other commands ask the mirror that API_HOST and API_KEY lead to; without API_HOST
+    that is http://127.0.0.1:8080, where 'mirror-server demo' and 'run' listen:
       export API_HOST=http://127.0.0.1:8080 API_KEY=ak_...
       mirror devices --state registered
       mirror write light-01 /3311/0/5851 40

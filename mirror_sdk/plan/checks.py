@@ -182,9 +182,14 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
 
 
 def _is_uncertain(resource: Resource) -> bool:
-    """Whether a write may have changed it since it was reported, though it failed."""
+    """Whether a write may have changed it since it was reported, though it failed.
+
+    Why a write of another application failed is not told: then it may have.
+    """
     reported, desired = resource.reported, resource.desired
-    if desired is None or desired.status is not DesiredStatus.FAILURE or desired.category not in UNCERTAIN_CATEGORIES:
+    if desired is None or desired.status is not DesiredStatus.FAILURE:
+        return False
+    if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
     if reported is None or reported.reported_at is None or desired.desired_at is None:
         return True

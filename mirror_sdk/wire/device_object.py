@@ -51,8 +51,8 @@ class Reported(WireModel):
 class Desired(WireModel):
     """The last value requested to be written, and what became of the write; empty before the first write.
 
-    ``content_type`` is the format it was written in, ``category`` why the write failed; servers without these
-    extensions leave them out.
+    ``content_type`` is the format it was written in, ``category`` why the write failed, told only to
+    the application that placed it; servers without these extensions leave them out.
     ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
     issue time.
     """

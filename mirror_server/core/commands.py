@@ -9,6 +9,8 @@ from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS, DEFAULT_EXPI
 from mirror_server.core.instants import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
+ASYNC_ID_SECONDS = 24 * 3600
+"""For how long after its answer an async-id stands for its request. Source: wire.md 2."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,13 @@ class IllegalTransition(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The last desired value of a resource; ``category`` says why its write failed."""
+    """The last desired value of a resource; ``category`` says why its write failed.
+
+    ``app_id`` is the application that placed the write: the category is told to it alone.
+    """
 
     command_id: int
+    app_id: str | None
     value: bytes
     content_type: str
     status: DesiredStatus
@@ -62,12 +66,18 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
 
 
 def write_accepted(
-    current: Desired | None, *, command_id: int, value: bytes, content_type: str, at: Instant
+    current: Desired | None, *, command_id: int, app_id: str, value: bytes, content_type: str, at: Instant
 ) -> Desired:
     """The desired value after a write command was accepted: pending, with the issue time."""
     status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
     return Desired(
-        command_id=command_id, value=value, content_type=content_type, status=status, desired_at=at, requested_at=at
+        command_id=command_id,
+        app_id=app_id,
+        value=value,
+        content_type=content_type,
+        status=status,
+        desired_at=at,
+        requested_at=at,
     )
 
 

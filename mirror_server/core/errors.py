@@ -50,4 +50,5 @@ def unknown_device(device_id: str) -> Refusal:
 
 def other_channel(existing: str, cure: str) -> Refusal:
     """The 400 of a key that has a channel of the other type."""
-    return Refusal(400, f"this key has {existing}, and only one type of channel at a time; end it with {cure} first")
+    message = f"this key has {existing}, and only one type of channel at a time; end it with {cure} first"
+    return Refusal(400, message, reason="OTHER_CHANNEL")

@@ -29,9 +29,8 @@ It follows the public API of Arm Pelion / Izuma Device Management (Connect, Noti
 parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
 
 A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
-of a body is refused; an unknown parameter of the query is ignored, but for `GET /v3/devices` and `GET /v3/device-echo`,
-where it would be a filter. A parameter or a member that is there twice is refused; filters and `path` may be, and all
-filters have to hold.
+of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
+refused; filters and `path` may be, and all filters have to hold.
 """
 _HEADERS: dict[str, Schema] = {
     routes.REQUEST_ID_HEADER: {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS, DEFAULT_EXPIRY_SECONDS_QUEUE_MODE
+from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_server.description.parts import Schema
+
+_KINDS = ", ".join(f"`{kind}` ({code})" for code, kind in ERROR_TYPES.items())
 
 _ANYWHERE = {
     "object": "The kind of this object, always the same word.",
@@ -64,7 +67,10 @@ _OF_MODELS = {
         "status": "0 pending, 1 success, 2 failure.",
         "status_updated_at": "When the write succeeded or failed; absent while it is pending.",
         "requested_at": "When the write was issued; an extension.",
-        "category": "Why the write failed, in one word, as in its async response; an extension.",
+        "category": (
+            "Why the write failed, in one word, as in its async response: only for the key that placed it, absent for"
+            " every other; an extension."
+        ),
     },
     "Device": {
         "id": "The device's id.",
@@ -111,7 +117,9 @@ _OF_MODELS = {
     },
     "ErrorBody": {
         "code": "The status of the answer.",
-        "type": "The kind of error, as a word for programs.",
+        "type": (
+            f"The kind of error, as a word for programs: {_KINDS}; a 400 that names a field is a `validation_error`."
+        ),
         "message": "What is wrong and what to do next.",
         "fields": "What is wrong with which field.",
         "request_id": "Identifies the request in the server's log.",

@@ -48,8 +48,33 @@ _SNAPSHOT = (
 )
 
 
-def _text(media_type: str, example: str) -> Content:
-    return Content(media_type=media_type, schema={"type": "string"}, example=example)
+_ARROW_COLUMNS = """\
+An Arrow IPC stream, a row a device:
+
+- `device_id` string
+- `endpoint_name` string
+- `resources` list, null for a device that has not changed after `changed_after`; of each resource, by path:
+    - `path` string
+    - `subscribed` bool
+    - `reported_value` binary, the payload as it came
+    - `reported_content_type` string
+    - `reported_at` timestamp[ms, tz=UTC]
+    - `reported_expires_at` timestamp[ms, tz=UTC]
+- `desired` list, of the resources that have a desired value:
+    - `resource` int32, the place of its resource in `resources`, from 0
+    - `desired_value` binary
+    - `desired_content_type` string
+    - `desired_status` int8: 0 pending, 1 success, 2 failure
+    - `desired_at` timestamp[ms, tz=UTC]
+    - `requested_at` timestamp[ms, tz=UTC]
+
+`path` and the content types are encoded as dictionaries with int32 indices. The last batch has no rows, and the
+snapshot's end in its metadata `mirror.end`."""
+
+
+def _text(media_type: str, example: str, meaning: str = "") -> Content:
+    schema = {"type": "string"} | ({"description": meaning} if meaning else {})
+    return Content(media_type=media_type, schema=schema, example=example)
 
 
 def _done(meaning: str, code: int = 204) -> tuple[Answer, ...]:
@@ -96,7 +121,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
                 code=200,
                 meaning="The device objects, as they are made.",
                 content=_text(snapshot.NDJSON, _SNAPSHOT),
-                other_content=_text(snapshot.ARROW, "an Arrow IPC stream"),
+                other_content=_text(snapshot.ARROW, "an Arrow IPC stream", _ARROW_COLUMNS),
                 headers=(routes.TOTAL_HEADER,),
             ),
         ),

@@ -136,6 +136,7 @@ PULL = (
         whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
         is_extension=True,
     ),
+    query("noWait", "With `true` the poll is answered at once, as with `hold=0`.", words("true", "false")),
 )
 EVENTS = (
     query("after", "Behind which number to begin; at the end of the log by default.", _POSITION),

@@ -11,7 +11,15 @@ from mirror_sdk.wire.device_object import Origin
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, QUEUE_LIMIT
 from mirror_server.clock import Clock
 from mirror_server.core import events
-from mirror_server.core.commands import Command, CommandRequest, Failure, expires_at, may_try_again, retries
+from mirror_server.core.commands import (
+    ASYNC_ID_SECONDS,
+    Command,
+    CommandRequest,
+    Failure,
+    expires_at,
+    may_try_again,
+    retries,
+)
 from mirror_server.core.desired import write_accepted, write_finished
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
@@ -77,7 +85,8 @@ class CommandService:
         """
 
         def work(session: Session) -> str:
-            if placement.async_id is not None and _was_placed(session, placement, placement.async_id):
+            free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
+            if placement.async_id is not None and _was_placed(session, placement, placement.async_id, free_since):
                 return placement.async_id
             return self._accept(session, placement, placement.async_id or self._new_async_id())
 
@@ -159,6 +168,7 @@ class CommandService:
             value = write_accepted(
                 current,
                 command_id=command_id,
+                app_id=placement.app_id,
                 value=request.payload or b"",
                 content_type=request.content_type or DEFAULT_CONTENT_TYPE,
                 at=now,
@@ -206,9 +216,10 @@ def reported_value(device_id: str, path: str, content: Content, now: Instant, or
     return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path)
 
 
-def _was_placed(session: Session, placement: Placement, async_id: str) -> bool:
+def _was_placed(session: Session, placement: Placement, async_id: str, free_since: Instant) -> bool:
+    """Whether the request is there already; one that was answered at ``free_since`` or before counts no more."""
     placed = commands.find(session, placement.app_id, async_id)
-    if placed is None:
+    if placed is None or commands.forget_if_finished(session, placed.command_id, free_since):
         return False
     if (placed.device_id, placed.request) != (placement.device_id, placement.request):
         raise Refusal(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
@@ -29,20 +29,31 @@ _CONTACTS_AT_ONCE = 1000
 """Of how many devices the last contact is noted in one piece of work, which holds up all others."""
 
 
+class EncodedObject(NamedTuple):
+    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag."""
+
+    content: bytes
+    tag: str
+
+
+Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
+"""Encodes a device as it is told to an application, ``None`` for one that placed no write there that failed."""
+
+
 @dataclass(slots=True)
-class EncodedObject:
-    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag.
+class _HeldObject:
+    """A device as it is told to all applications but those that are told why a write of theirs failed.
 
     It is that of the device at ``revision``, which was the newest at ``version`` of the database.
     """
 
-    content: bytes
-    tag: str
+    for_others: EncodedObject
+    for_issuers: Mapping[str, EncodedObject]
     revision: int
     version: Hashable | None
 
     def __len__(self) -> int:
-        return len(self.content)
+        return sum(len(encoded.content) for encoded in (self.for_others, *self.for_issuers.values()))
 
 
 class DeviceService:
@@ -79,17 +90,16 @@ class DeviceService:
         self._contact = contact
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
-        self._held: HeldPages[EncodedObject] = HeldPages()
+        self._held: HeldPages[_HeldObject] = HeldPages()
 
     def device_object(
-        self,
-        device_id: str,
-        encode: Callable[[DeviceRow, list[ResourceRow]], bytes],
-        version: Hashable | None = None,
+        self, app_id: str, device_id: str, encode: Encode, version: Hashable | None = None
     ) -> EncodedObject:
         """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
 
         Args:
+            app_id: The application it is told to. Why a write failed is told to the one that placed it, and to no
+                other; see specification 3.1 and 7.
             device_id: The device.
             encode: Encodes it.
             version: That of the database, asked for since the request came.
@@ -98,17 +108,15 @@ class DeviceService:
             Refusal: There is no such device (404).
         """
         held = self._held.get(device_id)
-        if held is not None and self._is_current(held, device_id, version):
-            return held
-        with self._database.read() as session:
-            device = _known(session, device_id)
-            content = encode(device, devices.resources(session, device_id))
-        tag = hashlib.blake2b(content, digest_size=16).hexdigest()
-        encoded = EncodedObject(content, tag, device.revision, version)
-        self._held.put(device_id, encoded)
-        return encoded
+        if held is None or not self._is_current(held, device_id, version):
+            with self._database.read() as session:
+                device = _known(session, device_id)
+                resources = devices.resources(session, device_id)
+            held = _encode_for_all(encode, device, resources, version)
+            self._held.put(device_id, held)
+        return held.for_issuers.get(app_id, held.for_others)
 
-    def _is_current(self, held: EncodedObject, device_id: str, version: Hashable | None) -> bool:
+    def _is_current(self, held: _HeldObject, device_id: str, version: Hashable | None) -> bool:
         if version is not None and version == held.version:
             return True
         if self._database.look(lambda session: devices.revision(session, device_id)) != held.revision:
@@ -277,6 +285,19 @@ class DeviceService:
 def _observed_value(observation: Observation, now: Instant, app_ids: Sequence[str]) -> ReportedValue:
     origin: Origin = "subscription" if app_ids else "auto_observation"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin)
+
+
+def _encode_for_all(
+    encode: Encode, device: DeviceRow, resources: Sequence[ResourceRow], version: Hashable | None
+) -> _HeldObject:
+    """Encode a device once, and once more for each application that is told why a write of its own failed."""
+
+    def encoded(app_id: str | None) -> EncodedObject:
+        content = encode(device, resources, app_id)
+        return EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
+
+    issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
+    return _HeldObject(encoded(None), {str(app_id): encoded(app_id) for app_id in issuers}, device.revision, version)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

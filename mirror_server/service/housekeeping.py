@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from mirror_server.clock import Clock, Timer
+from mirror_server.core.commands import ASYNC_ID_SECONDS
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.retention import months_before
 from mirror_server.store import commands, devices, logs, processes
@@ -55,7 +56,7 @@ class Housekeeping:
         expire_commands: Ends, in a transaction, the commands whose time is over at an instant.
         expire_registrations: Ends, in a transaction, the registrations whose time is over.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
-        keep_log_seconds: How long log entries and answered async-ids are kept.
+        keep_log_seconds: How long log entries are kept.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Housekeeping:
 
         def work(session: Session) -> None:
             self._delete_devices(session, months_before(now))
-            commands.forget_finished_before(session, kept_since)
+            commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
             processes.forget_before(session, after_seconds(now, -_ROUND_SECONDS))
 

@@ -42,6 +42,7 @@ class Snapshot:
 
     Attributes:
         selection: What it shows.
+        app_id: The application it is shown to.
         taken_at: When it was opened.
         device_count: How many devices it shows.
         revision: Number of the last change it shows.
@@ -53,6 +54,7 @@ class Snapshot:
         self.revision = revisions.last(session)
         self.device_count = devices.count(session, selection.conditions)
         self.selection = selection
+        self.app_id = app_id
         self._session = session
         state = logs.state(session, app_id)
         self.seq = state.last_seq if state else 0

@@ -130,9 +130,20 @@ def finish(session: Session, command_id: int, at: Instant) -> None:
     session.run("UPDATE commands SET finished_at = :at WHERE command_id = :command_id", command_id=command_id, at=at)
 
 
-def forget_finished_before(session: Session, instant: Instant) -> int:
-    """Delete the commands that ended before the instant; their async-ids may be used again."""
-    return session.run("DELETE FROM commands WHERE finished_at < :instant", instant=instant)
+def forget_finished(session: Session, until: Instant) -> None:
+    """Delete the commands that ended at the instant or before; their async-ids may be used again."""
+    session.run("DELETE FROM commands WHERE finished_at <= :until", until=until)
+
+
+def forget_if_finished(session: Session, command_id: int, until: Instant) -> bool:
+    """Delete one command if it ended at the instant or before; gives whether it did."""
+    return bool(
+        session.run(
+            "DELETE FROM commands WHERE command_id = :command_id AND finished_at <= :until",
+            command_id=command_id,
+            until=until,
+        )
+    )
 
 
 def _command(row: Row) -> Command:

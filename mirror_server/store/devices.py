@@ -19,7 +19,7 @@ _DEVICE = (
 RESOURCE_COLUMNS = (
     "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
     " reported_origin, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
-    " requested_at, desired_category"
+    " requested_at, desired_category, desired_app_id"
 )
 
 
@@ -45,7 +45,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """A resource of a device object."""
+    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone."""
 
     path: str
     subscribed: int
@@ -62,6 +62,7 @@ class ResourceRow:
     desired_updated_at: Instant | None
     requested_at: Instant | None
     desired_category: str | None
+    desired_app_id: str | None
 
 
 class ReportedValue(NamedTuple):
@@ -310,28 +311,29 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
     """The last desired value of a resource."""
     row = session.row(
-        "SELECT desired_command_id, desired_value, desired_content_type, desired_status, desired_at, requested_at,"
-        " desired_updated_at, desired_category"
+        "SELECT desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
+        " requested_at, desired_updated_at, desired_category"
         " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
         device_id=device_id,
         path=path,
     )
     if row is None:
         return None
-    command_id, value, content_type, status, *rest = row
-    return Desired(command_id, value, content_type, DesiredStatus(status), *rest)
+    command_id, app_id, value, content_type, status, *rest = row
+    return Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
 
 
 def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
     """Store the desired value of a resource."""
     session.run(
-        "UPDATE resources SET desired_command_id = :command_id, desired_value = :value,"
+        "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
         " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
         command_id=desired_value.command_id,
+        app_id=desired_value.app_id,
         value=desired_value.value,
         content_type=desired_value.content_type,
         status=int(desired_value.status),

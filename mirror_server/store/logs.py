@@ -45,15 +45,20 @@ def applications(session: Session) -> list[str]:
 
 
 def append(
-    session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant
+    session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant, read_seq: int
 ) -> LogEnd | None:
-    """Add entries of one kind, each as device id and body; ``None`` where no log is kept for the application."""
+    """Add entries of one kind, each as device id and body; ``None`` where no log is kept for the application.
+
+    ``read_seq`` is stored with them, see :func:`note_read`.
+    """
     row = session.row(
-        "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size"
+        "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
+        " read_seq = CASE WHEN read_seq < :read_seq THEN :read_seq ELSE read_seq END"
         " WHERE app_id = :app_id RETURNING last_seq, stored_bytes",
         app_id=app_id,
         count=len(entries),
         size=sum(len(body) for _, body in entries),
+        read_seq=read_seq,
     )
     if row is None:
         return None
@@ -91,6 +96,19 @@ def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: i
 def set_position(session: Session, app_id: str, position: int) -> None:
     """Move the plain poll's position."""
     session.run("UPDATE logs SET position = :position WHERE app_id = :app_id", app_id=app_id, position=position)
+
+
+def note_read(session: Session, app_id: str, seq: int) -> None:
+    """Note that readers with positions of their own were given what is up to this number."""
+    session.run("UPDATE logs SET read_seq = :seq WHERE app_id = :app_id AND read_seq < :seq", app_id=app_id, seq=seq)
+
+
+def pass_over_read(session: Session, app_id: str) -> None:
+    """Move the position of the server's channels behind what readers with positions of their own were given."""
+    session.run(
+        "UPDATE logs SET position = read_seq WHERE app_id = :app_id AND position < read_seq",
+        app_id=app_id,
+    )
 
 
 def set_polled(session: Session, app_id: str, *, polled: bool) -> None:

@@ -26,6 +26,7 @@ from mirror_server.views.requests import app_id, note, query_integer, query_text
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+_PAGING = ("limit", "after")
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
 
@@ -34,7 +35,7 @@ def blueprint(commands: CommandService) -> Blueprint:
     routes = Blueprint("device_requests", __name__)
 
     @routes.post("/v2/device-requests/<device_id>")
-    @requires(Scope.READ, Scope.WRITE)
+    @requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
     def place_device_request(device_id: str) -> Response:
         async_id = _read_async_id()
         body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
@@ -52,12 +53,12 @@ def blueprint(commands: CommandService) -> Blueprint:
         return when_stored(commands.place(placement), lambda async_id: _accepted(environ, async_id))
 
     @routes.get("/v2/device-requests")
-    @requires(Scope.READ, Scope.WRITE)
+    @requires(Scope.READ, Scope.WRITE, query=_PAGING)
     def list_waiting_requests() -> Response:
         return _waiting(commands, None)
 
     @routes.get("/v2/device-requests/<device_id>")
-    @requires(Scope.READ, Scope.WRITE)
+    @requires(Scope.READ, Scope.WRITE, query=_PAGING)
     def list_waiting_requests_of_device(device_id: str) -> Response:
         return _waiting(commands, device_id)
 

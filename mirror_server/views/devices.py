@@ -11,7 +11,7 @@ from mirror_server.keys import Scope
 from mirror_server.service.devices import DeviceService
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import query_choice, query_integer, query_text, requires
+from mirror_server.views.requests import app_id, query_choice, query_integer, query_text, requires
 
 _PAGING = {"limit", "after", "order", "include"}
 
@@ -23,7 +23,7 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
     @routes.get("/v3/devices/<device_id>/echo")
     @requires(Scope.READ)
     def get_device_object(device_id: str) -> Response:
-        encoded = devices.device_object(device_id, present.device_content, g.version)
+        encoded = devices.device_object(app_id(), device_id, present.device_content, g.version)
         # The headers are looked through only where there is something to find.
         if "HTTP_IF_NONE_MATCH" in request.environ and request.if_none_match.contains_weak(encoded.tag):
             answer = empty_answer(304)
@@ -34,7 +34,7 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
         return answer
 
     @routes.get("/v3/devices")
-    @requires(Scope.READ)
+    @requires(Scope.READ, query=None)
     def list_devices() -> Response:
         limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
         order = query_choice("order", ("ASC", "DESC")) or "ASC"

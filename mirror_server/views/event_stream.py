@@ -77,6 +77,7 @@ class EventStream(Response):
             self.is_over = True
             return b""
         self._after = page.cursor
+        self._log.note_read(self._app_id, page.cursor)
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
         return b"".join([*gap, *map(_event_of, page.entries)])
 

@@ -20,6 +20,7 @@ from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
 from mirror_server.views.requests import (
     app_id,
+    query_choice,
     query_integer,
     query_text,
     read_body,
@@ -38,11 +39,10 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
     routes = Blueprint("notifications", __name__)
 
     @routes.get("/v2/notification/pull")
-    @requires(*_ANY_USE)
+    @requires(*_ANY_USE, query=("after", "hold", "noWait"))
     @without_head
     def pull() -> Response:
-        hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
-        held = DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
+        held = _read_hold_seconds()
         after = _read_after(log)
         if after is not None:
             return _poll_after(log, after, held)
@@ -51,13 +51,14 @@ def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Bl
         return _plain_poll(polls, held)
 
     @routes.get("/v2/notification/events")
-    @requires(*_ANY_USE)
+    @requires(*_ANY_USE, query=("after",))
     @without_head
     def stream_events() -> Response:
         return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
     @routes.delete("/v2/notification/pull")
-    @requires(*_ANY_USE)
+    # Always a success, whatever is with it. Source: wire.md 4.
+    @requires(*_ANY_USE, query=None)
     def delete_poll_channel() -> Response:
         return when_stored(polls.delete(app_id()), lambda _: empty_answer())
 
@@ -110,6 +111,18 @@ def _check_host(url: str) -> None:
         raise Refusal.of_field("url", message) from None
 
 
+def _read_hold_seconds() -> int:
+    """For how long the poll is held; with ``noWait`` not at all.
+
+    Raises:
+        Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
+    """
+    hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
+    if query_choice("noWait", ("true", "false")) == "true":
+        return 0
+    return DEFAULT_HOLD_SECONDS if hold_seconds is None else hold_seconds
+
+
 def _read_after(log: NotificationLog) -> int | None:
     """The position in the query; ``latest`` is the end of the log.
 
@@ -146,12 +159,17 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         undo.callback(more.cancel)
         page = log.read(application, after)
         undo.pop_all()
-    if page.entries or page.gap or held == 0:
-        more.cancel()
+
+    def with_cursor(page: Page) -> Response:
+        log.note_read(application, page.cursor)
         return _with_cursor(page)
 
+    if page.entries or page.gap or held == 0:
+        more.cancel()
+        return with_cursor(page)
+
     def answer(_: object = None) -> Response:
-        return _with_cursor(log.read_more(application, after, more))
+        return with_cursor(log.read_more(application, after, more))
 
     return Deferred(more, held, render=answer, expired=answer, close=more.cancel, is_poll=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -30,11 +30,15 @@ _LONGEST_NAME = 100
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 
 
-def requires(*scopes: Scope) -> Callable[[View], View]:
-    """Let a view be used with a key that has one of these scopes; without any, with no key at all."""
+def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
+    """Let a view be used with a key that has one of these scopes; without any, with no key at all.
+
+    ``query`` names the parameters it knows: with a key another one is refused. ``None`` leaves that to the view.
+    """
 
     def mark(view: View) -> View:
         view.__dict__["required_scopes"] = frozenset(scopes)
+        view.__dict__["known_query"] = query
         return view
 
     return mark
@@ -56,6 +60,20 @@ def require_scope(*scopes: Scope) -> None:
         wanted = sorted(scopes)
         message = f"this key lacks the scope {' or '.join(wanted)}; use a key that was created with --scope {wanted[0]}"
         raise Refusal(403, message)
+
+
+def check_query(known: Collection[str] | None) -> None:
+    """Refuse a parameter that is not known: misspelt, it would change what is asked for without a word.
+
+    Raises:
+        Refusal: There is one (400).
+    """
+    if known is None:
+        return
+    for name in request.args:
+        if name not in known:
+            cure = f"known are {', '.join(known)}" if known else "leave it out, this operation has none"
+            raise Refusal.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
 
 
 def app_id() -> str:

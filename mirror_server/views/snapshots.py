@@ -47,7 +47,7 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
     held: HeldPages[bytes] = HeldPages()
 
     @routes.get(SNAPSHOT)
-    @requires(Scope.READ)
+    @requires(Scope.READ, query=None)
     @without_head
     def get_snapshot() -> Response:
         form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
@@ -66,7 +66,7 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
         return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
 
     @routes.get(SNAPSHOT_RANGES)
-    @requires(Scope.READ)
+    @requires(Scope.READ, query=None)
     def get_device_ranges() -> Response:
         if request.method == "HEAD":
             raise Refusal(405, "ranges have no head to show; use GET")
@@ -125,7 +125,7 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     for device, resources in _devices(snapshot):
         is_changed = snapshot.is_changed(device)
         text += (
-            present.device_object(present.device_content(device, resources), snapshot.taken_at)
+            present.device_object(present.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
             if is_changed
             else present.unchanged_device(device)
         )

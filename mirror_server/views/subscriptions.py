@@ -18,7 +18,7 @@ def blueprint(subscriptions: SubscriptionService) -> Blueprint:
     routes = Blueprint("subscriptions", __name__)
 
     @routes.put("/v2/subscriptions")
-    @requires(Scope.SUBSCRIBE)
+    @requires(Scope.SUBSCRIBE, query=("apply",))
     def put_presubscriptions() -> Response:
         rules = read_body(PresubscriptionRules)
         apply_now = query_choice("apply", ("now",)) is not None

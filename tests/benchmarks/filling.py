@@ -118,4 +118,4 @@ def _log(session: Session, *, names: tuple[str, ...], path: str, app_id: str, co
             changed_at=now,
         )
         body = orjson.dumps({**entry, "uid": f"{number:036}"})
-        logs.append(session, app_id, [(name, body)], kind=NOTIFICATIONS, at=now)
+        logs.append(session, app_id, [(name, body)], kind=NOTIFICATIONS, at=now, read_seq=0)

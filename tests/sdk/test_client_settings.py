@@ -1,9 +1,16 @@
 """Where a client finds its address and its key, and what it refuses."""
 
-import pytest
+import asyncio
 
-from mirror_sdk.config import Settings, read_base_url
-from mirror_sdk.errors import ConfigError
+import httpcore
+import pytest
+from click.testing import CliRunner
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient, example_app
+from mirror_sdk.cli import main as mirror
+from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
+from mirror_sdk.errors import ConfigError, ConnectionFailed
+from mirror_server.cli import main as server_commands
 
 KEY = "ak_0123_secret"
 
@@ -49,14 +56,77 @@ def test_what_is_not_given_comes_from_the_environment():
     assert settings.api_key.get_secret_value() == KEY
 
 
-@pytest.mark.parametrize(
-    ("environ", "argument", "variable"),
-    [({"API_KEY": KEY}, "base_url", "API_HOST"), ({"API_HOST": "localhost", "API_KEY": ""}, "api_key", "API_KEY")],
-)
-def test_what_is_missing_is_named_with_both_places(environ, argument, variable):
-    with pytest.raises(ConfigError, match=f"(?=.*{argument}=)(?=.*{variable})") as refusal:
+@pytest.mark.parametrize("environ", [{}, {"API_HOST": "localhost"}, {"API_HOST": "localhost", "API_KEY": ""}])
+def test_a_missing_key_is_named_with_both_places(environ):
+    with pytest.raises(ConfigError, match=r"(?=.*api_key=)(?=.*API_KEY)"):
         Settings.load(environ=environ)
-    assert KEY not in str(refusal.value)
+
+
+@pytest.mark.parametrize("environ", [{"API_KEY": KEY}, {"API_HOST": "", "API_KEY": KEY}])
+def test_without_an_address_it_is_that_of_a_local_mirror(environ):
+    assert Settings.load(environ=environ).base_url == DEFAULT_BASE_URL
+
+
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_a_local_mirror_has_the_address_that_is_the_default(command):
+    options = {option.name: option.default for option in server_commands.commands[command].params}
+    # A demo has no other host.
+    assert f"http://{options.get('host', '127.0.0.1')}:{options['port']}" == DEFAULT_BASE_URL
+
+
+@pytest.fixture
+def no_mirror(monkeypatch):
+    """Nothing listens on this machine, and nothing is set but a key."""
+
+    def refuse(*_args, **_kwargs):
+        raise httpcore.ConnectError("[Errno 111] Connection refused")
+
+    async def refuse_async(*_args, **_kwargs):
+        refuse()
+
+    monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", refuse)
+    monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", refuse_async)
+    monkeypatch.delenv("API_HOST", raising=False)
+    monkeypatch.setenv("API_KEY", KEY)
+
+
+def check_told(message):
+    assert f"nothing answers at {DEFAULT_BASE_URL}" in message
+    assert "API_HOST" in message
+    assert "mirror-server demo" in message
+    assert KEY not in message
+
+
+def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror):
+    with MirrorClient.from_env() as client, pytest.raises(ConnectionFailed) as failure:
+        client.get_device("d")
+    check_told(str(failure.value))
+
+    async def ask():
+        async with AsyncMirrorClient.from_env() as client:
+            await client.get_device("d")
+
+    with pytest.raises(ConnectionFailed) as failure:
+        asyncio.run(ask())
+    check_told(str(failure.value))
+
+
+@pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
+def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypatch, program):
+    monkeypatch.setenv("LONG_POLLING_ENABLED", "true")
+    # The signals of this process stay as they are.
+    monkeypatch.setattr("mirror_sdk.example_app.signal.signal", lambda *_: None)
+    command, *arguments = program
+    told = CliRunner().invoke(command, arguments)
+    assert told.exit_code == 1
+    check_told(told.stderr)
+
+
+def test_another_address_is_told_without_a_word_of_the_default(no_mirror):
+    with MirrorClient("http://127.0.0.1:9", KEY) as client, pytest.raises(ConnectionFailed) as failure:
+        client.get_device("d")
+    assert "http://127.0.0.1:9/v3/devices/d/echo: no answer" in str(failure.value)
+    assert "demo" not in str(failure.value)
 
 
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])

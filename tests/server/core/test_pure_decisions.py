@@ -35,7 +35,7 @@ class DesiredMachine(RuleBasedStateMachine):
         self.placed += 1
         self.now += 1
         self.value = desired.write_accepted(
-            self.value, command_id=self.placed, value=payload, content_type="text/plain", at=self.now
+            self.value, command_id=self.placed, app_id="a", value=payload, content_type="text/plain", at=self.now
         )
         self.waiting.append(self.placed)
         assert (self.value.status, self.value.value) == (DesiredStatus.PENDING, payload)

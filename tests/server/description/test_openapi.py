@@ -8,6 +8,8 @@ from openapi_spec_validator import validate
 
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES
+from mirror_sdk.wire.snapshot import ARROW
+from mirror_server.arrow import stream
 from mirror_server.keys import Scope
 
 METHODS = {"get", "put", "post", "patch", "delete"}
@@ -61,7 +63,8 @@ def test_it_names_the_scopes_a_key_needs(shared_server, document):
         assert (operation.get("security") == []) == (not scopes)
         for scope in Scope:
             key = shared_server.key(scope)
-            answer = shared_server.call(key, method.upper(), url, query_string={"hold": 0})
+            query = {"hold": 0} if (method, path) == ("get", routes.PULL) else {}
+            answer = shared_server.call(key, method.upper(), url, query_string=query)
             assert (answer.status_code == 403) == bool(scopes and scope not in scopes), (method, path, scope)
 
 
@@ -121,3 +124,36 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
         assert schemas[model]["additionalProperties"] is False
     for model in ("DeviceObject", "Device", "NotificationMessage"):
         assert schemas[model]["additionalProperties"] is True
+
+
+def test_it_names_every_parameter_of_the_query_that_is_not_refused(shared_server, document):
+    for rule in shared_server.app.url_map.iter_rules():
+        known = shared_server.app.view_functions[rule.endpoint].__dict__["known_query"]
+        for method in rule.methods - {"HEAD", "OPTIONS"} if known is not None else ():
+            path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+            parameters = operations(document)[method.lower(), path].get("parameters", [])
+            assert [one["name"] for one in parameters if one["in"] == "query"] == list(known), (method, path)
+
+
+def test_it_lists_the_columns_of_the_arrow_form_as_they_are(document):
+    (told,) = (content["schema"]["description"] for _, form, content in contents(document) if form == ARROW)
+    lines = re.findall(r"^( *)- `(\w+)` ([\w, =\[\]]*\w\]?)", told, re.MULTILINE)
+
+    def kind(of):
+        return str(getattr(of, "value_type", of)) if not hasattr(of, "value_field") else "list"
+
+    there = []
+    for column in stream.SCHEMA:
+        there.append(("", column.name, kind(column.type)))
+        if kind(column.type) == "list":
+            there += [("    ", inner.name, kind(inner.type)) for inner in column.type.value_type]
+    assert [(indent, name) for indent, name, _ in lines] == [(indent, name) for indent, name, _ in there]
+    assert all(told_kind.startswith(real) for (*_, told_kind), (*_, real) in zip(lines, there, strict=True))
+
+
+def test_it_tells_the_kind_of_every_error(shared_server, document):
+    told = document["components"]["schemas"]["ErrorBody"]["properties"]["type"]["description"]
+    assert all(f"`{kind}` ({code})" in told for code, kind in ERROR_TYPES.items())
+    refused = shared_server.call(shared_server.key(), "GET", routes.SNAPSHOT, headers={"Accept": "text/csv"})
+    example = document["components"]["responses"]["406"]["content"]["application/json"]["example"]
+    assert (refused.status_code, refused.json["type"]) == (406, example["type"])

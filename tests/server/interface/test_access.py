@@ -153,7 +153,8 @@ def test_with_a_revoked_key_every_route_is_401(server, route):
 @pytest.mark.parametrize("scope", Scope)
 def test_each_scope_opens_its_routes_alone(server, route, scope):
     method, path = split(route)
-    answer = server.call(server.keys[scope], method, path, query_string={"hold": 0})
+    query = {"hold": 0} if route == "GET /v2/notification/pull" else {}
+    answer = server.call(server.keys[scope], method, path, query_string=query)
     if scope in GUARDED[route]:
         assert answer.status_code not in {401, 403}
     else:

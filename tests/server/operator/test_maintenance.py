@@ -82,15 +82,15 @@ def stored_bytes(folder: Path) -> bytes:
 
 
 @pytest.mark.sqlite
-def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, device_ids, tmp_path, url):
-    before = services.devices.device_object(device_ids[0], present.device_content)
+def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, app_id, device_ids, tmp_path, url):
+    before = services.devices.device_object(app_id, device_ids[0], present.device_content)
     assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
     target = f"sqlite:///{tmp_path}/restored.db"
     assert mirror_server("restore", tmp_path / "copy.db", "--database", target).exit_code == 0
     assert mirror_server("check", "--database", target).output == "all is well\n"
     again = Services(Settings(database_url=target, manual_clock=True))
     try:
-        assert again.devices.device_object(device_ids[0], present.device_content) == before
+        assert again.devices.device_object(app_id, device_ids[0], present.device_content) == before
     finally:
         again.close()
 

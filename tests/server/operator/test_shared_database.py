@@ -245,7 +245,10 @@ def device(open_services):
 
 
 def reported(services: Services, device_id: str) -> bytes:
-    return services.devices.device_object(device_id, lambda _, resources: resources[0].reported_value or b"").content
+    encoded = services.devices.device_object(
+        "", device_id, lambda _device, resources, _app: resources[0].reported_value or b""
+    )
+    return encoded.content
 
 
 def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
@@ -307,3 +310,13 @@ def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, datab
         backend = _backend(database, way)
         databases.query(url, f"SELECT pg_terminate_backend({backend}, 5000)")
     assert _backend(database, way) != backend
+
+
+def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webhooks(open_services, device):
+    first, app_id, _ = device
+    second = open_services()
+    assert first.webhooks.backlog(app_id) == 1
+    second.log.note_read(app_id, second.log.last_seq(app_id))
+    assert second.database.settle(10)
+    first.database.write(lambda session: first.log.pass_over_read(session, app_id))
+    assert first.webhooks.backlog(app_id) == 0

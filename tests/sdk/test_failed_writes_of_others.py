@@ -1,0 +1,67 @@
+"""Of a write that another application placed and that failed a client is told that, and not why.
+
+Source: specification 3.1 and 7.
+"""
+
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+
+from mirror_sdk.frames import events_frame, requests_frame
+from mirror_sdk.wire.device_object import DesiredStatus
+
+LEVEL = "/3311/0/5851"
+
+
+@pytest.fixture
+def other(new_client):
+    return new_client()
+
+
+@pytest.fixture
+def device_id(bench):
+    return bench.add_device("light-1", [{"path": LEVEL, "value": "10", "writable": True}], endpoint_type="Light")
+
+
+@pytest.fixture
+def failed(client, other, bench, device_id):
+    """The request of a write of the first client that the device rejected; the other one has looked at the log."""
+    list(other.events(limit=1, timeout=0))
+    bench.set_answer(device_id, "reject")
+    request = client.begin_write(device_id, LEVEL, 40)
+    assert request.exception().category == "REJECTED"
+    bench.set_answer(device_id, "normal")
+    return request
+
+
+def test_the_device_object_and_its_explanation(client, other, device_id, failed):
+    own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
+    assert own.status is others.status is DesiredStatus.FAILURE
+    assert (own.category, others.category) == ("REJECTED", None)
+    assert "REJECTED, the device refused" in str(client.explain(device_id, LEVEL))
+    told = str(other.explain(device_id, LEVEL))
+    assert "why is told only to the application that placed it" in told
+    assert "REJECTED" not in told
+
+
+def test_the_tables(client, other, device_id, failed):
+    own, others = client.state_frame([device_id]), other.state_frame([device_id])
+    pd.testing.assert_frame_equal(own, others)
+    pd.testing.assert_frame_equal(client.snapshot(), other.snapshot())
+    assert own["desired_status"].tolist() == ["failure"]
+    assert requests_frame([failed])["category"].tolist() == ["REJECTED"]
+    assert events_frame(client.events(timeout=0, after=0))["category"].dropna().tolist() == ["REJECTED"]
+    assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
+
+
+def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(client, other, bench, device_id):
+    """So a plan of another application writes the value that was reported before it once more."""
+    client.read_value(device_id, LEVEL)
+    bench.set_answer(device_id, "silent")
+    client.begin_write(device_id, LEVEL, 40, expiry_seconds=300)
+    bench.advance(timedelta(seconds=301))
+    bench.set_answer(device_id, "normal")
+    assert other.get_device(device_id)[LEVEL].desired.status is DesiredStatus.FAILURE
+    for each in (client, other):
+        assert each.plan([(device_id, LEVEL, 10)]).frame["decision"].tolist() == ["write"]

@@ -1,0 +1,162 @@
+"""With what a webhook begins: behind what the application has read by then. Source: wire.md 4."""
+
+import threading
+import time
+
+import pytest
+
+from mirror_server.views.event_stream import EventStream
+
+CALLBACK = "/v2/notification/callback"
+POLL = "/v2/notification/pull"
+
+
+@pytest.fixture
+def app_id(key):
+    return key.split("_")[1]
+
+
+@pytest.fixture
+def happen(server, key):
+    """Makes something happen that every application is told: a device registers."""
+    return lambda name: server.add_device(key, name)
+
+
+def read(server, key, after):
+    answer = server.call(key, "GET", f"{POLL}?after={after}&hold=0")
+    return names(answer.json), int(answer.headers["Mirror-Cursor"])
+
+
+def names(message):
+    return [entry["original-ep"] for entry in message["registrations"]]
+
+
+def register(server, key, endpoint):
+    assert server.call(key, "PUT", CALLBACK, json={"url": endpoint.url}).status_code == 204
+    assert endpoint.next()[1] == {}
+
+
+def delete(server, key):
+    """Delete the webhook once it is stored that all of its messages were taken."""
+    end_at = time.monotonic() + 10
+    while server.channel(key)["backlog"]:
+        assert time.monotonic() < end_at, server.channel(key)
+        threading.Event().wait(0.005)
+    assert server.call(key, "DELETE", CALLBACK).status_code == 204
+
+
+def arrived(endpoint, last):
+    """The names of the devices it was told of, up to this one."""
+    found = []
+    while last not in found:
+        found += names(endpoint.next()[1])
+    return found
+
+
+def test_what_was_kept_for_a_key_that_reads_nothing_comes_first(server, key, endpoint, happen):
+    happen("kept")
+    register(server, key, endpoint)
+    happen("new")
+    assert arrived(endpoint, "new") == ["kept", "new"]
+
+
+def test_what_a_reader_was_given_does_not_come_again(server, key, endpoint, happen):
+    happen("old")
+    happen("older")
+    assert read(server, key, 0)[0] == ["old", "older"]
+    register(server, key, endpoint)
+    assert server.channel(key)["backlog"] == 0
+    happen("new")
+    assert arrived(endpoint, "new") == ["new"]
+
+
+def test_what_came_after_the_reader_comes_first(server, key, endpoint, happen):
+    happen("read")
+    cursor = read(server, key, 0)[1]
+    happen("missed")
+    register(server, key, endpoint)
+    happen("new")
+    assert arrived(endpoint, "new") == ["missed", "new"]
+    assert read(server, key, cursor)[0] == ["missed", "new"]
+
+
+def test_who_begins_at_the_end_of_the_log_has_no_use_for_what_is_before(server, key, endpoint, happen):
+    happen("passed over")
+    assert server.call(key, "GET", f"{POLL}?after=latest&hold=0").status_code == 204
+    register(server, key, endpoint)
+    happen("new")
+    assert arrived(endpoint, "new") == ["new"]
+
+
+def test_a_held_poll_and_an_event_stream_are_readers_too(server, key, endpoint, happen, held_poll, app_id):
+    held = held_poll(key, "after=0&hold=20")
+    happen("by a poll")
+    assert names(held.result(10).json) == ["by a poll"]
+    happen("by a stream")
+    assert b"by a stream" in EventStream(server.services.log, app_id, 1).begin()
+    register(server, key, endpoint)
+    happen("new")
+    assert arrived(endpoint, "new") == ["new"]
+
+
+def test_what_another_application_read_counts_for_itself_alone(server, key, endpoint, happen):
+    other = server.key()
+    happen("kept")
+    assert read(server, other, 0)[0] == ["kept"]
+    register(server, key, endpoint)
+    assert arrived(endpoint, "kept") == ["kept"]
+
+
+def test_a_restart_keeps_what_was_read(server, key, endpoint, happen):
+    happen("old")
+    read(server, key, 0)
+    server.restart()
+    register(server, key, endpoint)
+    happen("new")
+    assert arrived(endpoint, "new") == ["new"]
+
+
+@pytest.mark.sqlite
+def test_it_is_stored_with_the_next_entry_and_reading_alone_stores_nothing(server, key, happen, app_id):
+    happen("old")
+    version = server.services.database.version()
+    read(server, key, 0)
+    assert server.services.database.settle(10)
+    assert server.services.database.version() == version
+    happen("new")
+    with server.services.database.read() as session:
+        assert session.scalar("SELECT read_seq FROM logs WHERE app_id = :app_id", app_id=app_id) == 1
+
+
+def test_a_webhook_in_the_place_of_another_goes_on_where_that_one_was(server, key, endpoint, happen):
+    register(server, key, endpoint)
+    endpoint.statuses = [500]
+    happen("waits")
+    assert names(endpoint.next()[1]) == ["waits"]
+    assert read(server, key, 0)[0] == ["waits"]
+    register(server, key, endpoint)
+    assert arrived(endpoint, "waits") == ["waits"]
+
+
+def test_between_two_webhooks_only_what_nobody_read_is_kept(server, key, endpoint, happen):
+    register(server, key, endpoint)
+    happen("first")
+    assert arrived(endpoint, "first") == ["first"]
+    delete(server, key)
+    happen("read")
+    read(server, key, 0)
+    happen("kept")
+    register(server, key, endpoint)
+    assert arrived(endpoint, "kept") == ["kept"]
+
+
+def test_from_plain_polls_to_a_webhook_and_back_nothing_is_lost_and_nothing_comes_twice(server, key, endpoint, happen):
+    happen("polled")
+    assert names(server.call(key, "GET", f"{POLL}?hold=0").json) == ["polled"]
+    happen("left")
+    assert server.call(key, "DELETE", POLL).status_code == 204
+    register(server, key, endpoint)
+    assert arrived(endpoint, "left") == ["left"]
+    delete(server, key)
+    happen("after")
+    assert names(server.call(key, "GET", f"{POLL}?hold=0").json) == ["after"]
