@@ -18,6 +18,7 @@ from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -26,7 +27,7 @@ from mirror_sdk._reports import (
 )
 from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
 from mirror_sdk.async_device_request import AsyncDeviceRequest
-from mirror_sdk.config import Settings
+from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
@@ -69,6 +70,7 @@ class AsyncMirrorClient:
         api_key: Access key of the application.
         timeout: Seconds without progress after which an HTTP request fails.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
+        max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
@@ -82,12 +84,14 @@ class AsyncMirrorClient:
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
+        self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
         self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
@@ -100,10 +104,17 @@ class AsyncMirrorClient:
         api_key: str | None = None,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> Self:
         """As :meth:`mirror_sdk.MirrorClient.from_env`."""
         settings = Settings.load(base_url, api_key)
-        return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
+        return cls(
+            settings.base_url,
+            settings.api_key.get_secret_value(),
+            timeout=timeout,
+            transport=transport,
+            max_snapshot_bytes=max_snapshot_bytes,
+        )
 
     async def aclose(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this."""
@@ -576,7 +587,7 @@ class AsyncMirrorClient:
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
-        read = partial(reading.read_snapshot, request, keep)
+        read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:

@@ -17,6 +17,7 @@ from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -24,7 +25,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
-from mirror_sdk.config import Settings
+from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
@@ -75,9 +76,10 @@ class MirrorClient:
         api_key: Access key of the application.
         timeout: Seconds without progress after which an HTTP request fails.
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
+        max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
 
     Raises:
-        ConfigError: The address, the key or the time-out cannot be used.
+        ConfigError: The address, the key, the time-out or the limit cannot be used.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class MirrorClient:
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
         from mirror_sdk._sender import Sender  # noqa: PLC0415
@@ -96,6 +99,7 @@ class MirrorClient:
         self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
+        self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
         self._watches: WeakSet[Watch | Recorder] = WeakSet()
@@ -108,6 +112,7 @@ class MirrorClient:
         api_key: str | None = None,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> Self:
         """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
 
@@ -122,7 +127,13 @@ class MirrorClient:
         <MirrorClient https://mirror.example.com>
         """
         settings = Settings.load(base_url, api_key)
-        return cls(settings.base_url, settings.api_key.get_secret_value(), timeout=timeout, transport=transport)
+        return cls(
+            settings.base_url,
+            settings.api_key.get_secret_value(),
+            timeout=timeout,
+            transport=transport,
+            max_snapshot_bytes=max_snapshot_bytes,
+        )
 
     def close(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
@@ -1034,7 +1045,7 @@ class MirrorClient:
     def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
         reading = with_pandas("mirror_sdk.snapshot.reading")
-        read = partial(reading.read_snapshot, request, keep)
+        read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:

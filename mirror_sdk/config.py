@@ -104,6 +104,17 @@ def read_timeout(given: object) -> float:
     return seconds
 
 
+def read_max_snapshot_bytes(given: object) -> int:
+    """The limit on snapshots.
+
+    Raises:
+        ConfigError: It is no number of bytes.
+    """
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise ConfigError(f"max_snapshot_bytes={given!r} must be a number of bytes, 1 or more")
+    return given
+
+
 def is_loopback(base_url: str) -> bool:
     """Whether an address leads to this machine."""
     from mirror_sdk._httpx import httpx  # noqa: PLC0415 - as above

@@ -25,7 +25,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dask
 import dask.dataframe as dd
@@ -34,9 +34,9 @@ from dask.dataframe.utils import clear_known_categories
 
 from mirror_sdk import _operations
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._reports import DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._sender import Sender
-from mirror_sdk.config import Settings
+from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.errors import NotFound, UnexpectedAnswer
 from mirror_sdk.frames.columns import categories_of, to_frame
 from mirror_sdk.frames.device_batches import joined
@@ -71,6 +71,7 @@ def read_mirror(
     compression: Compression | None = None,
     devices_per_partition: int = DEFAULT_DEVICES_PER_RANGE,
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
     """The state table of a fleet, in partitions that Dask's workers load from the service.
 
@@ -90,6 +91,7 @@ def read_mirror(
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
         devices_per_partition: How many devices a partition has. Twenty resources make 2 to 4 MB of a thousand devices.
         timeout: Seconds without progress after which a request fails.
+        max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
 
     Raises:
         APIError: The service refused.
@@ -118,7 +120,7 @@ def read_mirror(
     )
     ranges = _ranges(settings, request, devices_per_partition, timeout)
     return _from_map(
-        _MirrorPart(request, settings if api_key else None, timeout),
+        _MirrorPart(request, settings if api_key else None, timeout, read_max_snapshot_bytes(max_snapshot_bytes)),
         [(one.after, one.last) for one in ranges.data],
         to_frame(joined([], raw=raw), {}, tz=tz),
     )
@@ -150,6 +152,7 @@ class _MirrorPart:
     request: SnapshotRequest
     settings: Settings | None
     timeout_seconds: float
+    max_snapshot_bytes: int
     # No two tables are the same to Dask: what one has loaded is not what another is to load later.
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -160,7 +163,8 @@ class _MirrorPart:
         settings = self.settings or Settings.load(self.request.server)
         request = replace(self.request, filters=_operations.in_range(self.request.filters, *bounds))
         key = settings.api_key.get_secret_value()
-        with MirrorClient(settings.base_url, key, timeout=self.timeout_seconds) as client, without_progress():
+        limits: dict[str, Any] = {"timeout": self.timeout_seconds, "max_snapshot_bytes": self.max_snapshot_bytes}
+        with MirrorClient(settings.base_url, key, **limits) as client, without_progress():
             frame = client._frame_of(request)
         return frame if columns is None else frame[list(columns)]
 

@@ -14,6 +14,7 @@ import click
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show
+from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._tables import with_pandas
 from mirror_sdk.cli.arguments import device_id, patterns_option
 from mirror_sdk.cli.group import main
@@ -104,8 +105,21 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
 @click.option("--dataset", is_flag=True, help="FILE is a folder, for many Parquet files: a fleet larger than memory.")
 @click.option("--overwrite", is_flag=True, help="With --dataset, put it into the place of another dataset.")
+@click.option(
+    "--max-snapshot-bytes",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MAX_SNAPSHOT_BYTES,
+    show_default=True,
+    help="How many bytes it may have after decompression.",
+)
 def snapshot(
-    file: Path, paths: Sequence[str], state: str | None, endpoint_type: str | None, dataset: bool, overwrite: bool
+    file: Path,
+    paths: Sequence[str],
+    state: str | None,
+    endpoint_type: str | None,
+    dataset: bool,
+    overwrite: bool,
+    max_snapshot_bytes: int,
 ) -> None:
     """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
 
@@ -122,7 +136,7 @@ def snapshot(
             f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
         )
     selection: dict[str, Any] = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
-    with MirrorClient.from_env() as client:
+    with MirrorClient.from_env(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
             written = client.snapshot_dataset(file, overwrite=overwrite, **selection)
             _tell_written(written.rows, written.device_count, file)

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import category_dtype, has_no_categories
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.events import EVENTS_SCHEMA
@@ -47,7 +48,22 @@ def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = N
 
     Raises:
         OSError: There is no such file.
-        pyarrow.ArrowInvalid: It is no Parquet file.
+        ValueRefused: It is no Parquet file, or a damaged one.
     """
     wanted = None if columns is None else list(columns)
-    return from_arrow(pq.read_table(file, columns=wanted, page_checksum_verification=True))
+    try:
+        table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
+        table.validate(full=True)
+        return from_arrow(table)
+    except OSError as exc:
+        # Arrow tells of damage without a number.
+        if exc.errno is not None:
+            raise
+        raise _damaged(file, exc) from exc
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as exc:
+        raise _damaged(file, exc) from exc
+
+
+def _damaged(file: str | PathLike[str], problem: Exception) -> ValueRefused:
+    reason = str(problem).partition("\n")[0] or type(problem).__name__
+    return ValueRefused(f"{file} is damaged, or no Parquet file ({reason}); write it anew")

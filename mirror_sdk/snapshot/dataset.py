@@ -13,14 +13,15 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
+from mirror_sdk._exchange import first_fault
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import INSTANT, to_frame
 from mirror_sdk.frames.device_batches import joined, recoded
@@ -36,18 +37,26 @@ _GROUP_BYTES = 32 * 1024 * 1024
 class DatasetFile(BaseModel):
     """A file of a dataset: the ids of the first and the last device with rows in it, and how many of both."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^part-[0-9]{5,}\.parquet$")]
     first: str
     last: str
-    devices: int
-    rows: int
+    devices: NonNegativeInt
+    rows: NonNegativeInt
+
+
+class _About(BaseModel):
+    """What it is based on; what is not read here stands beside."""
+
+    model_config = ConfigDict(extra="allow")
+
+    devices: NonNegativeInt
 
 
 class _Contents(BaseModel):
     """The list of files; what stands here is all there is."""
 
-    version: int = 1
-    about: dict[str, Any]
+    version: Literal[1] = 1
+    about: _About
     files: list[DatasetFile]
 
 
@@ -72,9 +81,12 @@ class SnapshotDataset:
         self.path = Path(folder)
         try:
             contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValidationError) as exc:
+        except (FileNotFoundError, NotADirectoryError) as exc:
             raise ValueRefused(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
-        self.about = contents.about
+        except ValidationError as exc:
+            message = f"{folder} is not a dataset that client.snapshot_dataset() wrote: {_LIST}: {first_fault(exc)}"
+            raise ValueRefused(message) from exc
+        self.about = contents.about.model_dump()
         self.files = contents.files
         self._check(_FIRST, 0)
         for file in self.files:
@@ -90,7 +102,8 @@ class SnapshotDataset:
         >>> client.snapshot_dataset(folder / "fleet").device_count
         2
         """
-        return int(self.about["devices"])
+        count: int = self.about["devices"]
+        return count
 
     @property
     def rows(self) -> int:
@@ -130,7 +143,7 @@ class SnapshotDataset:
     def _check(self, name: str, rows: int) -> None:
         try:
             found = pq.read_metadata(self.path / name).num_rows
-        except (FileNotFoundError, pa.ArrowInvalid) as exc:
+        except (OSError, pa.ArrowException) as exc:
             raise ValueRefused(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
         if found != rows:
             raise ValueRefused(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
@@ -209,7 +222,7 @@ class DatasetWriter:
         self._close_file()
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
             first.write_table(self._empty.cast(first.schema))
-        contents = _Contents(about=dict(about), files=self._files)
+        contents = _Contents(about=_About.model_validate(about), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1))
         for name in (_FIRST, _LIST):
             _sync(self._partial / name)
@@ -240,7 +253,7 @@ class _PartFile:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
-        self._writer = pq.ParquetWriter(path, schema)
+        self._writer = pq.ParquetWriter(path, schema, write_page_checksum=True)
         self._waiting: list[pa.Table] = []
         self._first = self._last = ""
         self.devices = 0

@@ -1,13 +1,14 @@
-"""Reading a snapshot as it arrives: counted, and refused where it breaks off. Source: wire.md 7."""
+"""Reading a snapshot as it arrives: counted, and refused where it breaks off or is damaged. Source: wire.md 7."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +16,12 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from mirror_sdk._exchange import first_fault
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import APIError, ConnectionFailed, SnapshotWarning, UnexpectedAnswer
-from mirror_sdk.frames.device_batches import state_of_batch
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
+from mirror_sdk.frames.device_batches import joined, state_of_batch
 from mirror_sdk.frames.state import state_table
 from mirror_sdk.progress import progress_bar
+from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages, require_bounded_encoding
+from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.model import write_timestamp
@@ -32,6 +35,10 @@ _ENTRY: TypeAdapter[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd] = 
 )
 _LABEL = "devices"
 """What a progress bar counts."""
+_LONGEST_TOTAL = 18
+_FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError)
+"""What Arrow, pandas and Python say of what they cannot read."""
+_GOES_ON = "the snapshot goes on after its end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +71,7 @@ class _Read:
     """What has arrived so far."""
 
     request: SnapshotRequest
-    keep: Keep
+    order: DeviceOrder = field(default_factory=DeviceOrder)
     unchanged: set[str] = field(default_factory=set)
     arrived: int = 0
     kept: int = 0
@@ -74,27 +81,44 @@ class _Read:
         self.missing = set(self.request.device_ids or ()) if self.request.names_devices else set()
 
 
-def read_snapshot(request: SnapshotRequest, keep: Keep, headers: Mapping[str, str], body: BinaryIO) -> Taken:
+class _Part(NamedTuple):
+    """Some devices: how many, and their rows."""
+
+    device_count: int
+    table: pa.Table
+
+
+def read_snapshot(
+    request: SnapshotRequest, keep: Keep, max_bytes: int, headers: Mapping[str, str], body: BinaryIO
+) -> Taken:
     """Read an answer to its end, and have its rows kept as they arrive.
 
     Raises:
         ConnectionFailed: It broke off, and what was kept is not all.
-        UnexpectedAnswer: It is no snapshot, or has another number of devices than it says.
+        UnexpectedAnswer: It is no snapshot, is damaged, has another number of devices than it says, or more than
+            ``max_bytes`` after decompression.
     """
-    read = _Read(request, keep)
+    require_bounded_encoding(headers)
+    read = _Read(request)
     is_arrow = headers.get("Content-Type", "").partition(";")[0] == ARROW
-    total = headers.get(TOTAL_HEADER, "")
-    batches = _arrow_batches(read, body) if is_arrow else _ndjson_batches(read, body)
-    with progress_bar(int(total) if total.isdecimal() else 0, _LABEL) as bar:
-        end = _consumed(batches, bar)
+    total = _read_total(headers)
+    parts = (_arrow_parts if is_arrow else _ndjson_parts)(read, body, Bounded(max_bytes))
+    with progress_bar(total or 0, _LABEL) as bar:
+        end = _consumed(parts, keep, bar)
     if end is None:
         raise ConnectionFailed(
-            f"the snapshot broke off after {read.arrived} of {total or 'all'} devices; take it again"
+            f"the snapshot broke off after {read.arrived} of {'all' if total is None else total} devices; take it again"
         )
-    if end.device_count != read.arrived:
-        raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {end.device_count}")
+    # To the very end, so that the connection can be used again.
+    if body.read(1):
+        raise UnexpectedAnswer(_GOES_ON)
+    for told in (end.device_count, total):
+        if told is not None and told != read.arrived:
+            raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {told}")
+    with _as_unexpected():
+        taken_at = write_timestamp(end.taken_at)
     return Taken(
-        taken_at=write_timestamp(end.taken_at),
+        taken_at=taken_at,
         device_count=read.kept,
         revision=end.revision,
         seq=end.seq,
@@ -103,35 +127,65 @@ def read_snapshot(request: SnapshotRequest, keep: Keep, headers: Mapping[str, st
     )
 
 
-def _consumed(batches: Iterator[int | SnapshotEnd], bar: Any) -> SnapshotEnd | None:
+def _read_total(headers: Mapping[str, str]) -> int | None:
+    """How many devices were announced."""
+    total = headers.get(TOTAL_HEADER, "")
+    return int(total) if total.isdecimal() and len(total) <= _LONGEST_TOTAL else None
+
+
+@contextmanager
+def _as_unexpected() -> Iterator[None]:
+    """Whatever cannot be made of what arrived is told as what it is: not what the interface says."""
+    try:
+        yield
+    except MirrorError:
+        raise
+    except _FAULTS as exc:
+        fault = first_fault(exc) if isinstance(exc, ValidationError) else exc
+        raise UnexpectedAnswer(f"the snapshot is not what the interface says: {fault}") from exc
+
+
+def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: Any) -> SnapshotEnd | None:
     end = None
-    for batch in batches:
-        if isinstance(batch, SnapshotEnd):
-            end = batch
+    for part in parts:
+        if end is not None:
+            raise UnexpectedAnswer(_GOES_ON)
+        if isinstance(part, SnapshotEnd):
+            end = part
         else:
-            bar.update(batch)
+            keep(part.table)
+            bar.update(part.device_count)
     return end
 
 
-def _arrow_batches(read: _Read, body: BinaryIO) -> Iterator[int | SnapshotEnd]:
-    """The number of devices of each batch that was read, and the end."""
+def _arrow_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
+    """Each batch, and the end."""
+    messages = Messages(body, bounded)
     try:
-        with pa.ipc.open_stream(body) as stream:
-            while True:
-                batch, metadata = stream.read_next_batch_with_custom_metadata()
-                yield _take_batch(read, batch)
+        with _as_unexpected(), pa.ipc.open_stream(messages) as stream:
+            require_columns(stream.schema)
+            while (found := _next_batch(stream)) is not None:
+                batch, metadata = found
+                yield _of_batch(read, batch)
                 if metadata is not None and END_KEY in metadata:
                     yield SnapshotEnd.model_validate_json(metadata[END_KEY])
+    except UnexpectedAnswer:
+        if not messages.is_cut:
+            raise
+
+
+def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Mapping[bytes, bytes] | None] | None:
+    try:
+        found: tuple[pa.RecordBatch, Mapping[bytes, bytes] | None] = stream.read_next_batch_with_custom_metadata()
     except StopIteration:
-        # To the very end, so that the connection can be used again.
-        body.read()
-    except (pa.ArrowInvalid, OSError, KeyError, ValidationError) as exc:
-        if body.read(1):
-            raise UnexpectedAnswer(f"the snapshot is not what the interface says: {exc}") from exc
+        return None
+    return found
 
 
-def _take_batch(read: _Read, batch: pa.RecordBatch) -> int:
-    count: int = batch.num_rows
+def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
+    batch = checked(batch, may_be_unchanged=read.request.revision is not None)
+    count = batch.num_rows
+    read.order.follow(batch.column("device_id").to_pylist())
     read.arrived += count
     wanted = read.request.device_ids
     if wanted is not None:
@@ -141,23 +195,32 @@ def _take_batch(read: _Read, batch: pa.RecordBatch) -> int:
         read.missing.difference_update(batch.column("device_id").to_pylist())
     is_unchanged = batch.column("resources").is_null()
     read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
-    read.keep(state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
-    return count
+    if not len(batch.column("resources").flatten()):
+        return _Part(count, joined([], raw=read.request.raw))
+    return _Part(count, state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
 
 
-def _ndjson_batches(read: _Read, body: BinaryIO) -> Iterator[int | SnapshotEnd]:
-    """The number of devices of each batch that was read, and the end."""
-    lines = (line for line in body if line.endswith(b"\n"))
-    while some := list(islice(lines, _LINES_AT_A_TIME)):
-        try:
-            entries = list(map(_ENTRY.validate_json, some))
-        except ValidationError as exc:
-            raise UnexpectedAnswer(f"the snapshot is not what the interface says: {first_fault(exc)}") from exc
-        yield _take_objects(read, [entry for entry in entries if not isinstance(entry, SnapshotEnd)])
-        yield from (entry for entry in entries if isinstance(entry, SnapshotEnd))
+def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
+    """The devices of some lines each, and the end."""
+    lines = Lines(body, bounded)
+    each_line, end = iter(lines), None
+    with _as_unexpected():
+        while some := list(islice(each_line, _LINES_AT_A_TIME)):
+            *entries, last = map(_ENTRY.validate_json, some)
+            if end or any(isinstance(entry, SnapshotEnd) for entry in entries):
+                raise NotAsAgreed(_GOES_ON)
+            end = last if isinstance(last, SnapshotEnd) else None
+            yield _of_objects(read, [entry for entry in (*entries, last) if not isinstance(entry, SnapshotEnd)])
+    if end is not None:
+        if lines.is_cut:
+            raise UnexpectedAnswer(_GOES_ON)
+        yield end
 
 
-def _take_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | UnchangedDevice]) -> int:
+def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | UnchangedDevice]) -> _Part:
+    read.order.follow(entry.device_id for entry in entries)
+    for entry in entries:
+        check_entry(entry, may_be_unchanged=read.request.revision is not None)
     read.arrived += len(entries)
     wanted = read.request.device_ids
     kept = [entry for entry in entries if wanted is None or entry.device_id in wanted]
@@ -165,8 +228,7 @@ def _take_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unch
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
-    read.keep(state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
-    return len(entries)
+    return _Part(len(entries), state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
 
 
 def next_form(form: str, error: APIError) -> str | None:

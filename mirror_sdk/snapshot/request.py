@@ -85,21 +85,24 @@ class SnapshotRequest:
         selection = about.get("selection")
         if selection is None:
             raise ValueRefused("the table does not say what it shows; refresh one that client.snapshot() gave")
-        if len(frame) != about["rows"]:
+        if len(frame) != about.get("rows"):
             raise ValueRefused(
-                f"the table has {len(frame)} rows and the snapshot had {about['rows']}; refresh the whole table, then"
-                " select from it"
+                f"the table has {len(frame)} rows and the snapshot had {about.get('rows')}; refresh the whole table,"
+                " then select from it"
             )
-        device_ids, paths = selection["device_ids"], selection["paths"]
-        return cls(
-            filters=selection["filters"],
-            device_ids=None if device_ids is None else tuple(device_ids),
-            paths=None if paths is None else tuple(paths),
-            raw="reported_raw" in frame,
-            tz=str(frame["reported_at"].dt.tz),
-            server=server,
-            revision=about["revision"],
-        )
+        try:
+            device_ids, paths = selection["device_ids"], selection["paths"]
+            return cls(
+                filters=selection["filters"],
+                device_ids=None if device_ids is None else tuple(device_ids),
+                paths=None if paths is None else tuple(paths),
+                raw="reported_raw" in frame,
+                tz=str(frame["reported_at"].dt.tz),
+                server=server,
+                revision=about["revision"],
+            )
+        except (AttributeError, LookupError, TypeError) as exc:
+            raise ValueRefused(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
 
     def operation(self, form: str) -> Operation[None]:
         """What to send for an answer of this media type."""

@@ -1,0 +1,211 @@
+"""The bytes of a snapshot as they arrive: bounded after every decompression, before anything is made of them.
+
+What a few bytes decompress to is said in what arrives, and may be anything: in a header of the answer, in front of a
+buffer within an Arrow message. So each is looked at first. Source: wire.md 7.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from mirror_sdk.errors import UnexpectedAnswer
+
+MOST_BYTES_AT_ONCE = 128 * 1024 * 1024
+"""Of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
+
+_DECODED = frozenset({"", "identity", "gzip", "deflate"})
+"""Content encodings that make a thousand times as much of what arrived at most; more than one at once make millions."""
+_CONTINUATION = b"\xff\xff\xff\xff"
+_VERSION, _KIND, _CONTENT, _BODY_BYTES = range(4)
+_FIFTH_VERSION = 4
+_DICTIONARY = 2
+_RECORDS = 3
+_BUFFERS, _COMPRESSION = 2, 3
+_BUFFER = struct.Struct("<qq")
+_SIZE = struct.Struct("<q")
+_NOT_COMPRESSED = -1
+
+
+def require_bounded_encoding(headers: Mapping[str, str]) -> None:
+    """Refuse a content encoding that cannot be undone piece by piece within bounds.
+
+    Raises:
+        UnexpectedAnswer: It is another than gzip or deflate, or several.
+    """
+    encoding = headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in _DECODED:
+        raise UnexpectedAnswer(f"the snapshot has the content encoding {encoding[:40]!r}, which was not asked for")
+
+
+class Bounded:
+    """Counts what a snapshot has after decompression.
+
+    Args:
+        most_bytes: How much it may have in all.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._left = most_bytes
+
+    @property
+    def most_at_once(self) -> int:
+        """How much one piece may have now."""
+        return min(self._left, MOST_BYTES_AT_ONCE)
+
+    def count(self, byte_count: int) -> None:
+        """Count a piece, before it is made.
+
+        Raises:
+            UnexpectedAnswer: That is too much.
+        """
+        if byte_count > MOST_BYTES_AT_ONCE:
+            raise UnexpectedAnswer(
+                f"a part of the snapshot has {byte_count} bytes after decompression; {MOST_BYTES_AT_ONCE} is the limit"
+            )
+        self._left -= byte_count
+        if self._left < 0:
+            raise UnexpectedAnswer(
+                f"the snapshot has more than max_snapshot_bytes={self.most_bytes} after decompression; if the fleet"
+                " is so large, give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
+            )
+
+
+class Lines:
+    """The lines of an answer; the last one may be cut off.
+
+    Attributes:
+        is_cut: Whether the last one was.
+    """
+
+    def __init__(self, body: BinaryIO, bounded: Bounded) -> None:
+        self._body = body
+        self._bounded = bounded
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        while line := self._body.readline(self._bounded.most_at_once + 1):
+            self._bounded.count(len(line))
+            self.is_cut = not line.endswith(b"\n")
+            if not self.is_cut:
+                yield line
+
+
+class Messages:
+    """The messages of an Arrow stream, for Arrow to read from as from a file; what each becomes is counted before.
+
+    Attributes:
+        is_cut: Whether the answer ended within a message.
+    """
+
+    closed = False
+
+    def __init__(self, body: BinaryIO, bounded: Bounded) -> None:
+        self._body = body
+        self._bounded = bounded
+        self._parts = self._all_parts()
+        self._rest = b""
+        self.is_cut = False
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        # Arrow asks for the parts of a message one by one, so that nothing is copied here.
+        taken = self._some(size)
+        while len(taken) < size and (more := self._some(size - len(taken))):
+            taken += more
+        return taken
+
+    def close(self) -> None:
+        """Nothing: the answer is its reader's to close."""
+
+    def _some(self, size: int) -> bytes:
+        part = self._rest or next(self._parts, b"")
+        self._rest = part[size:]
+        return part[:size]
+
+    def _all_parts(self) -> Iterator[bytes]:
+        """Of each message its mark, the size of its head, its head and its body."""
+        while head_size := self._exactly(4):
+            if head_size == _CONTINUATION:
+                yield head_size
+                head_size = self._exactly(4)
+            yield head_size
+            size = int.from_bytes(head_size, "little", signed=True)
+            if size == 0:
+                return
+            head = self._exactly(size)
+            yield head
+            try:
+                yield self._body_of(head)
+            except struct.error:
+                raise UnexpectedAnswer("the snapshot is not what the interface says: a message is damaged") from None
+
+    def _body_of(self, head: bytes) -> bytes:
+        message = _table(head, 0)
+        if _number("<h", head, message, _VERSION) != _FIFTH_VERSION:
+            raise UnexpectedAnswer("the snapshot is not what the interface says: another version of Arrow's format")
+        body = self._exactly(_number("<q", head, message, _BODY_BYTES))
+        if (records := _records(head, message)) is not None:
+            self._bounded.count(_decompressed_size(head, records, body))
+        return body
+
+    def _exactly(self, size: int) -> bytes:
+        if not size >= 0:
+            raise UnexpectedAnswer(f"the snapshot is not what the interface says: a message of {size} bytes")
+        self._bounded.count(size)
+        found = self._body.read(size)
+        self.is_cut = self.is_cut or len(found) < size
+        return found
+
+
+def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
+    """What the buffers of a record batch have in addition to its body; nothing where they are not compressed."""
+    buffers = _field(head, records, _BUFFERS)
+    if buffers is None or _field(head, records, _COMPRESSION) is None:
+        return 0
+    vector = _table(head, buffers)
+    (count,) = struct.unpack_from("<I", head, vector)
+    size = 0
+    for number in range(count):
+        begin, length = _BUFFER.unpack_from(head, vector + 4 + number * _BUFFER.size)
+        if length:
+            (told,) = _SIZE.unpack_from(body, begin)
+            size += 0 if told == _NOT_COMPRESSED else told
+            if told < _NOT_COMPRESSED:
+                raise UnexpectedAnswer(f"the snapshot is not what the interface says: a buffer of {told} bytes")
+    return size
+
+
+def _records(head: bytes, message: int) -> int | None:
+    """Where the table of the record batch begins in the head of a message; a dictionary has one within."""
+    kind, content = _number("<B", head, message, _KIND), _field(head, message, _CONTENT)
+    if content is None or kind not in {_DICTIONARY, _RECORDS}:
+        return None
+    table = _table(head, content)
+    if kind == _RECORDS:
+        return table
+    within = _field(head, table, 1)
+    return None if within is None else _table(head, within)
+
+
+def _number(form: str, head: bytes, table: int, slot: int) -> int:
+    place = _field(head, table, slot)
+    number: int = 0 if place is None else struct.unpack_from(form, head, place)[0]
+    return number
+
+
+def _field(head: bytes, table: int, slot: int) -> int | None:
+    """Where a field of a FlatBuffers table stands, as its virtual table says; ``None`` where it is left out."""
+    (back,) = struct.unpack_from("<i", head, table)
+    (length,) = struct.unpack_from("<H", head, table - back)
+    if 4 + 2 * slot >= length:
+        return None
+    (offset,) = struct.unpack_from("<H", head, table - back + 4 + 2 * slot)
+    return table + offset if offset else None
+
+
+def _table(head: bytes, place: int) -> int:
+    """Where what is referred to from here begins."""
+    return place + int(struct.unpack_from("<I", head, place)[0])

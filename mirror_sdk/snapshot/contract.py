@@ -1,0 +1,196 @@
+"""What a batch of a snapshot must be, looked at before anything is computed with it. Source: wire.md 7.
+
+Arrow reads any offsets and indices a batch has, also beyond its memory; its own full validation comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk.wire.device_object import DesiredStatus, DeviceObject
+from mirror_sdk.wire.snapshot import UnchangedDevice
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_INSTANT = pa.timestamp("ms", tz="UTC")
+_MOST_FLAGS = 64 * 1024 * 1024
+_NOT_ASKED = "devices that have not changed, which nobody asked for"
+_FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
+"""Of the years 1 and 9999, since 1970."""
+
+COLUMNS = pa.schema(
+    [
+        pa.field("device_id", pa.string()),
+        pa.field("endpoint_name", pa.string()),
+        pa.field(
+            "resources",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("path", _WORD),
+                        pa.field("subscribed", pa.bool_()),
+                        pa.field("reported_value", pa.binary()),
+                        pa.field("reported_content_type", _WORD),
+                        pa.field("reported_at", _INSTANT),
+                        pa.field("reported_expires_at", _INSTANT),
+                    ]
+                )
+            ),
+        ),
+        pa.field(
+            "desired",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("resource", pa.int32()),
+                        pa.field("desired_value", pa.binary()),
+                        pa.field("desired_content_type", _WORD),
+                        pa.field("desired_status", pa.int8()),
+                        pa.field("desired_at", _INSTANT),
+                        pa.field("requested_at", _INSTANT),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+"""The columns that are read; a service may send others beside them."""
+
+
+class NotAsAgreed(ValueError):
+    """What is wrong with a snapshot, in words."""
+
+
+class DeviceOrder:
+    """Sees to it that each device comes once: they come in the order of their ids."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def follow(self, device_ids: Iterable[str]) -> None:
+        """Look at the next ones.
+
+        Raises:
+            NotAsAgreed: One of them has come before, or should have.
+        """
+        for device_id in device_ids:
+            if device_id <= self._last:
+                raise NotAsAgreed(f"device {device_id!r} comes after {self._last!r}: it was sent twice or out of order")
+            self._last = device_id
+
+
+def require_columns(schema: pa.Schema) -> None:
+    """Make sure that a stream has the columns.
+
+    Raises:
+        NotAsAgreed: One is missing, there twice, or of another type.
+    """
+    for field in COLUMNS:
+        found = schema.get_all_field_indices(field.name)
+        if len(found) != 1 or not _is_like(schema.field(found[0]).type, field.type):
+            raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
+
+
+def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool) -> pa.RecordBatch:
+    """The columns of a batch that are read.
+
+    Raises:
+        NotAsAgreed: Something in it contradicts itself, or is missing.
+        pyarrow.ArrowInvalid: It is damaged.
+    """
+    batch.validate(full=True)
+    if not batch.num_rows:
+        # Of what is empty the validation leaves out the offsets.
+        return pa.RecordBatch.from_pylist([], schema=COLUMNS)
+    batch = batch.select(COLUMNS.names)
+    _require_all("device_id", batch.column("device_id"))
+    lists = batch.column("resources")
+    if lists.null_count and not may_be_unchanged:
+        raise NotAsAgreed(_NOT_ASKED)
+    counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    _check_resources(lists.flatten(), counts)
+    _check_desired(batch.column("desired"), counts)
+    return batch
+
+
+def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool) -> None:
+    """The same of a line of NDJSON, beyond what its model says.
+
+    Raises:
+        NotAsAgreed: Something in it contradicts itself.
+    """
+    if isinstance(entry, UnchangedDevice):
+        if not may_be_unchanged:
+            raise NotAsAgreed(_NOT_ASKED)
+    elif len({resource.resource_path for resource in entry.resources}) != len(entry.resources):
+        raise NotAsAgreed("a resource of a device stands there twice")
+
+
+def _check_resources(resources: pa.StructArray, counts: np.ndarray) -> None:
+    path = resources.field("path")
+    for name, column in (("resources", resources), ("path", path), ("subscribed", resources.field("subscribed"))):
+        _require_all(name, column)
+    words = path.dictionary
+    _require_all("path", words)
+    if len(words.unique()) != len(words):
+        raise NotAsAgreed("a path stands in the dictionary twice")
+    devices = np.repeat(np.arange(len(counts)), counts)
+    _require_once("a resource of a device", devices * len(words) + path.indices.to_numpy())
+    for name in ("reported_at", "reported_expires_at"):
+        _require_between(name, resources.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+
+
+def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
+    desired = lists.flatten()
+    resource = desired.field("resource")
+    _require_all("desired", desired)
+    _require_all("resource", resource)
+    own = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    places = resource.to_numpy().astype(np.int64)
+    if ((places < 0) | (places >= np.repeat(counts, own))).any():
+        raise NotAsAgreed("a desired value of a resource that is not there")
+    _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + places)
+    _require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
+    for name in ("desired_at", "requested_at"):
+        _require_between(name, desired.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+
+
+def _require_all(name: str, column: pa.Array) -> None:
+    if column.null_count:
+        raise NotAsAgreed(f"{column.null_count} of {name} are missing")
+
+
+def _require_once(what: str, keys: np.ndarray) -> None:
+    if not len(keys):
+        return
+    if keys.max() < _MOST_FLAGS:
+        # To sort them would take a third of the time in which a snapshot is read.
+        is_there = np.zeros(keys.max() + 1, np.bool_)
+        is_there[keys] = True
+        count = int(np.count_nonzero(is_there))
+    else:
+        count = len(np.unique(keys))
+    if count != len(keys):
+        raise NotAsAgreed(f"{what} stands there twice")
+
+
+def _require_between(name: str, column: pa.Array, lowest: int, highest: int) -> None:
+    found = pc.min_max(column).as_py()
+    if found["min"] is not None and not lowest <= found["min"] <= found["max"] <= highest:
+        raise NotAsAgreed(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
+
+
+def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether it has all that is wanted, each once and of that type; a structure may have more."""
+    if pa.types.is_list(wanted) and pa.types.is_list(found):
+        return _is_like(found.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+        return all(
+            len(places := found.get_all_field_indices(field.name)) == 1
+            and _is_like(found.field(places[0]).type, field.type)
+            for field in wanted
+        )
+    return bool(found == wanted)

@@ -1,0 +1,182 @@
+"""Reads damaged snapshots and tells what came of each: ``python tests/sdk/mutated_snapshots.py [--apart]``.
+
+A program of its own, because what a damaged stream can do to Arrow ends the process. It prints JSON: how often there
+was a table, each error of the package, each other error, a table that is wrong, and with ``--apart``, where each stream
+is read in a process of its own, how often that was killed. Which streams they are is decided by a seed.
+"""
+
+import io
+import json
+import os
+import random
+import signal
+import sys
+import warnings
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import chain
+
+import httpx
+import pyarrow as pa
+
+from mirror_sdk import MirrorClient
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON
+from mirror_server.arrow.stream import SCHEMA
+
+ARROW_STREAMS = 500
+NDJSON_STREAMS = 100
+_SEED = 20
+_BATCHES, _DEVICES = 3, 4
+_AT = datetime(2026, 1, 31, tzinfo=UTC)
+_EXTREMES = (b"\xff" * 4, b"\x00" * 4, b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80", b"\xff" * 8, b"\xff" * 7 + b"\x7f")
+
+
+def device(number):
+    """A row of the stream: values of all kinds, some desired."""
+    paths = ["/3/0/0", "/3303/0/5700", "/3303/0/5701", "/3311/0/5850", "/9999/0/1"][: number % 6]
+    return {
+        "device_id": f"{number:032x}",
+        "endpoint_name": f"device-{number}",
+        "resources": [
+            {
+                "path": path,
+                "subscribed": index % 2 == 0,
+                "reported_value": [b"Example", b"21.5", b"K", b"1", b"\xff\x00"][index],
+                "reported_content_type": ["text/plain", None][index == 4],
+                "reported_at": _AT,
+                "reported_expires_at": None,
+            }
+            for index, path in enumerate(paths)
+        ],
+        "desired": [
+            {
+                "resource": 3,
+                "desired_value": b"0",
+                "desired_content_type": "text/plain",
+                "desired_status": 1,
+                "desired_at": _AT,
+                "requested_at": _AT,
+            }
+        ][: len(paths) > 3],
+    }
+
+
+def end(device_count):
+    told = {
+        "object": "snapshot-end",
+        "taken_at": _AT.isoformat(),
+        "device_count": device_count,
+        "revision": 9,
+        "seq": 7,
+    }
+    return json.dumps(told).encode()
+
+
+def arrow_stream(rows, compression=None, schema=SCHEMA, device_count=None, ends_after=None):
+    """A stream of batches of rows; its end stands in an empty batch, or in the one after which it is to."""
+    sink = pa.BufferOutputStream()
+    count = sum(map(len, rows)) if device_count is None else device_count
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for number, some in enumerate(rows):
+            metadata = {END_KEY: end(count)} if number == ends_after else None
+            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=schema), custom_metadata=metadata)
+        if ends_after is None:
+            writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema), custom_metadata={END_KEY: end(count)})
+    return sink.getvalue().to_pybytes()
+
+
+def batches():
+    return [[device(batch * _DEVICES + number) for number in range(_DEVICES)] for batch in range(_BATCHES)]
+
+
+def ndjson_stream():
+    lines = []
+    for row in chain.from_iterable(batches()):
+        resources = [
+            {"resource_path": one["path"], "subscribed": True, "reported": {"value": "MjEuNQ=="}, "desired": {}}
+            for one in row["resources"]
+        ]
+        told = {"object": "device-echo", "device_id": row["device_id"], "created_at": _AT.isoformat()}
+        lines.append(json.dumps(told | {"resources": resources}).encode())
+    return b"\n".join([*lines, end(len(lines)), b""])
+
+
+def mutated(content, rng):
+    """The same with some damage."""
+    data = bytearray(content)
+    at = rng.randrange(len(data))
+    match rng.randrange(6):
+        case 0:
+            for _ in range(rng.choice([1, 1, 2, 8])):
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        case 1 | 2:
+            extreme = rng.choice(_EXTREMES)
+            data[at - at % 4 : at - at % 4 + len(extreme)] = extreme
+        case 3:
+            del data[at : at + rng.choice([1, 4, 8, 64, 500])]
+        case 4:
+            data[at:at] = data[at - min(at, 200) : at]
+        case 5:
+            for place in range(at, min(at + 16, len(data))):
+                data[place] = rng.randrange(256)
+    return bytes(data)
+
+
+def streams():
+    """Media type and content of each."""
+    rng = random.Random(_SEED)
+    whole = [arrow_stream(batches(), compression) for compression in (None, "lz4", "zstd")]
+    lines = ndjson_stream()
+    for number in range(ARROW_STREAMS):
+        yield ARROW, mutated(whole[number % 3], rng)
+    for _ in range(NDJSON_STREAMS):
+        yield NDJSON, mutated(lines, rng)
+
+
+def outcome(form, content):
+    """What came of reading and using it."""
+
+    def answer(request):
+        if request.headers["Accept"] != form:
+            return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
+        return httpx.Response(200, headers={"Content-Type": form}, content=content)
+
+    with MirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:
+        try:
+            frame = client.snapshot(raw=True)
+            rows = frame.astype({"device_id": object, "path": object})[["device_id", "path"]]
+            str(frame)
+            frame.groupby("path", observed=True)["reported_num"].mean()
+            frame.to_parquet(io.BytesIO())
+        except MirrorError as error:
+            return type(error).__name__
+        except Exception as error:
+            return f"raw {type(error).__name__}: {str(error)[:60]}" if "--verbose" in sys.argv else "raw exception"
+    return "wrong table" if rows.duplicated().any() or rows.isna().any().any() else "table"
+
+
+def outcome_apart(form, content):
+    """The same in a process of its own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os.write(writing, outcome(form, content).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        found = told.read().decode()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return found if status == 0 else f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+
+
+def main():
+    warnings.simplefilter("ignore")
+    read = outcome_apart if "--apart" in sys.argv else outcome
+    counts = Counter(f"{form.rpartition('.')[2].rpartition('-')[2]}: {read(form, one)}" for form, one in streams())
+    print(json.dumps(dict(sorted(counts.items())), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""Snapshots that are damaged or hostile end in an error of the package, over both clients. Source: wire.md 7."""
+
+import json
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import httpx
+import mutated_snapshots as streams
+import pandas as pd
+import pyarrow as pa
+import pytest
+from mutated_snapshots import arrow_stream, device, ndjson_stream
+
+from mirror_sdk import MirrorClient
+from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
+from mirror_sdk.frames import read_parquet
+from mirror_sdk.snapshot import arriving
+from mirror_sdk.snapshot.contract import COLUMNS
+from mirror_sdk.snapshot.dataset import SnapshotDataset
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+from mirror_server.arrow.stream import SCHEMA
+
+FULL = 5
+"""Number of a device with all resources and a desired value."""
+
+
+def test_no_damage_ends_the_process_or_gives_a_wrong_table():
+    program = Path(streams.__file__)
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    counts = json.loads(ended.stdout)
+    assert sum(counts.values()) == streams.ARROW_STREAMS + streams.NDJSON_STREAMS
+    assert set(counts) <= {
+        f"{form}: {outcome}"
+        for form in ("stream", "ndjson")
+        for outcome in ("ConnectionFailed", "UnexpectedAnswer", "table")
+    }
+    assert counts["stream: UnexpectedAnswer"] > streams.ARROW_STREAMS / 2
+
+
+def test_the_columns_are_those_the_server_sends():
+    assert COLUMNS.equals(SCHEMA)
+
+
+def answering(client_over, form, content, **headers):
+    """A client whose every snapshot is this."""
+
+    def answer(request, _):
+        if request.headers["Accept"] != form:
+            return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
+        return httpx.Response(200, headers={"Content-Type": form, **headers}, content=content)
+
+    return client_over(answer)
+
+
+def changed(**members):
+    return {**device(FULL), **members}
+
+
+def resources(index, **members):
+    """The device with another resource in this place."""
+    listed = device(FULL)["resources"]
+    listed[index] = {**listed[index], **members}
+    return changed(resources=listed)
+
+
+def desired(**members):
+    return changed(desired=[{**device(FULL)["desired"][0], **members}])
+
+
+DAMAGED = {
+    "a device twice in a batch": ([[device(1), device(1)]], "twice or out of order"),
+    "a device twice in two batches": ([[device(1)], [device(1)]], "twice or out of order"),
+    "devices out of order": ([[device(2), device(1)]], "twice or out of order"),
+    "a device without an id": ([[changed(device_id=None)]], "1 of device_id"),
+    "a resource twice": ([[resources(0, path="/3303/0/5700")]], "resource of a device"),
+    "a resource without a path": ([[resources(0, path=None)]], "1 of path"),
+    "a resource that is none": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
+    "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
+    "an unchanged device": ([[changed(resources=None, desired=[])]], "nobody asked for"),
+    "a desired value of the next device": ([[desired(resource=5), device(11)]], "not there"),
+    "a desired value of no device": ([[desired(resource=-1)]], "not there"),
+    "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
+    "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_what_contradicts_itself_is_refused(client_over, tmp_path, damage):
+    rows, message = DAMAGED[damage]
+    client = answering(client_over, ARROW, arrow_stream(rows))
+    with pytest.raises(UnexpectedAnswer, match=message):
+        client.snapshot()
+    with pytest.raises(UnexpectedAnswer, match=message):
+        client.snapshot_dataset(tmp_path / "fleet")
+    assert list(tmp_path.glob("*fleet*")) == []
+
+
+def test_a_whole_one_is_read(client_over, tmp_path):
+    client = answering(client_over, ARROW, arrow_stream(streams.batches()), **{"Mirror-Total": "12"})
+    assert len(client.snapshot()) == len(client.snapshot_dataset(tmp_path / "fleet").to_frame()) == 30
+    assert len(answering(client_over, NDJSON, ndjson_stream()).snapshot()) == 30
+
+
+def test_a_time_beyond_the_calendar_is_refused(client_over):
+    names = ("reported_at", "reported_expires_at", "desired_at", "requested_at")
+    for name in names:
+        for year in (0, 10_000):
+            beyond = (year - 1970) * 31_556_952_000
+            row = resources(0, **{name: beyond}) if name.startswith("reported") else desired(**{name: beyond})
+            with pytest.raises(UnexpectedAnswer, match=name):
+                answering(client_over, ARROW, arrow_stream([[row]])).snapshot()
+
+
+def test_nothing_may_follow_the_end(client_over):
+    rows = streams.batches()
+    for content in (
+        arrow_stream(rows, ends_after=1),
+        arrow_stream(rows, ends_after=0, device_count=4),
+        arrow_stream(rows) + b"more",
+        arrow_stream(rows) + arrow_stream(rows),
+    ):
+        with pytest.raises(UnexpectedAnswer, match="goes on after its end"):
+            answering(client_over, ARROW, content).snapshot()
+    lines = ndjson_stream()
+    for content in (lines + lines.splitlines(keepends=True)[0], lines + lines, lines + b'{"obj', lines + b"\n"):
+        with pytest.raises(UnexpectedAnswer):
+            answering(client_over, NDJSON, content).snapshot()
+
+
+def test_lines_are_looked_at_likewise(client_over):
+    *devices, end = ndjson_stream().splitlines(keepends=True)
+    twice = json.loads(devices[1])
+    twice["resources"] *= 2
+    unchanged = {"object": "device-echo-unchanged", "device_id": "f" * 32}
+    for lines, message in (
+        ([devices[0], *devices, end], "twice or out of order"),
+        ([*reversed(devices), end], "twice or out of order"),
+        ([devices[0], json.dumps(twice).encode() + b"\n", *devices[2:], end], "stands there twice"),
+        ([*devices, json.dumps(unchanged).encode() + b"\n", end], "nobody asked for"),
+    ):
+        with pytest.raises(UnexpectedAnswer, match=message):
+            answering(client_over, NDJSON, b"".join(lines)).snapshot()
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_as_many_devices_come_as_were_announced(client_over, form):
+    content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
+    with pytest.raises(UnexpectedAnswer, match="12 devices and tells of 13"):
+        answering(client_over, form, content, **{"Mirror-Total": "13"}).snapshot()
+    # What is no number announces nothing.
+    assert len(answering(client_over, form, content, **{"Mirror-Total": "9" * 5000}).snapshot()) == 30
+
+
+def test_columns_of_other_types_are_refused_and_further_ones_passed_over(client_over):
+    for field in SCHEMA:
+        index = SCHEMA.get_field_index(field.name)
+        for other in (
+            SCHEMA.remove(index),
+            SCHEMA.set(index, pa.field(field.name, pa.null())),
+            SCHEMA.append(field),
+        ):
+            with pytest.raises(UnexpectedAnswer, match=field.name):
+                answering(client_over, ARROW, arrow_stream([[]], schema=other)).snapshot()
+    further = SCHEMA.append(pa.field("colour", pa.list_(pa.large_string())))
+    assert len(answering(client_over, ARROW, arrow_stream(streams.batches(), schema=further)).snapshot()) == 30
+
+
+def test_an_instant_that_cannot_be_told_in_utc_is_refused(client_over):
+    lines = ndjson_stream().replace(
+        b'"taken_at": "2026-01-31T00:00:00+00:00"', b'"taken_at": "0001-01-01T00:00:00+14:00"'
+    )
+    with pytest.raises(UnexpectedAnswer):
+        answering(client_over, NDJSON, lines).snapshot()
+
+
+class Pieces(httpx.SyncByteStream):
+    """A body as it comes from a socket."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def __iter__(self):
+        for begin in range(0, len(self.content), 4096):
+            yield self.content[begin : begin + 4096]
+
+
+def small_client(form, content, max_snapshot_bytes=1_000_000, **headers):
+    def answer(request):
+        if request.headers["Accept"] != form:
+            return httpx.Response(406, json={"object": "error", "code": 406, "type": "not_acceptable", "message": ""})
+        return httpx.Response(200, headers={"Content-Type": form, **headers}, stream=Pieces(content))
+
+    transport = httpx.MockTransport(answer)
+    return MirrorClient("http://localhost", "key", transport=transport, max_snapshot_bytes=max_snapshot_bytes)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_what_arrow_would_decompress_is_counted(compression, tmp_path):
+    large = arrow_stream([[resources(0, reported_value=bytes(2_000_000))]], compression)
+    assert compression is None or len(large) < 50_000
+    with small_client(ARROW, large) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
+        client.snapshot()
+    with small_client(ARROW, large) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
+        client.snapshot_dataset(tmp_path / "fleet")
+    with small_client(ARROW, large, 3_000_000) as client:
+        assert len(client.snapshot()) == FULL
+
+
+def test_many_small_parts_are_counted_together():
+    rows = [[device(number)] for number in range(1, 200)]
+    for form, content in ((ARROW, arrow_stream(rows, "lz4")), (NDJSON, ndjson_stream())):
+        with small_client(form, content, 3_000) as client, pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes"):
+            client.snapshot()
+        with small_client(form, content) as client:
+            client.snapshot()
+
+
+def test_one_part_is_bounded_however_much_all_may_have(monkeypatch):
+    monkeypatch.setattr(arriving, "MOST_BYTES_AT_ONCE", 100_000)
+    large = resources(0, reported_value=bytes(200_000))
+    for content in (arrow_stream([[large]]), arrow_stream([[large]], "zstd")):
+        with small_client(ARROW, content) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
+            client.snapshot()
+    with small_client(NDJSON, b" " * 200_000) as client, pytest.raises(UnexpectedAnswer, match="100000 is the limit"):
+        client.snapshot()
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_a_bomb_takes_little_memory(form):
+    compress = zlib.compressobj(wbits=31)
+    begin = b"" if form == NDJSON else arrow_stream([])[:-8]
+    bomb = b"".join([compress.compress(begin), *(compress.compress(bytes(1_000_000)) for _ in range(300))])
+    bomb += compress.flush()
+    with small_client(form, bomb, **{"Content-Encoding": "gzip"}) as client:
+        tracemalloc.start()
+        with pytest.raises(MirrorError):
+            client.snapshot()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 30_000_000
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])
+def test_other_content_encodings_are_refused(encoding):
+    content = arrow_stream(streams.batches())
+    with (
+        small_client(ARROW, content, **{"Content-Encoding": encoding}) as client,
+        pytest.raises(UnexpectedAnswer, match="content encoding"),
+    ):
+        client.snapshot()
+
+
+def test_gzip_is_read():
+    content = zlib.compress(ndjson_stream(), wbits=31)
+    with small_client(NDJSON, content, **{"Content-Encoding": "gzip"}) as client:
+        assert len(client.snapshot()) == 30
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1 GB", None])
+def test_a_limit_that_is_none_is_refused(limit):
+    with pytest.raises(ConfigError, match="max_snapshot_bytes"):
+        MirrorClient("http://localhost", "key", max_snapshot_bytes=limit)
+
+
+def test_a_refresh_is_looked_at_likewise(client_over, plain, ids):
+    frame = plain.snapshot()
+    with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
+        frame.mirror.refresh(answering(client_over, ARROW, arrow_stream([[device(1), device(1)]])))
+    frame.attrs["mirror"]["selection"] = ["damaged"]
+    with pytest.raises(ValueRefused, match="damaged"):
+        frame.mirror.refresh(plain)
+
+
+def test_a_disk_that_takes_nothing_is_told_as_it_is(client_over, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mirror_sdk.snapshot.dataset.DatasetWriter.add", full)
+    with pytest.raises(OSError, match="No space left"):
+        answering(client_over, ARROW, arrow_stream(streams.batches())).snapshot_dataset(tmp_path / "fleet")
+
+
+def test_an_answer_that_breaks_off_is_told_apart(client_over):
+    content = arrow_stream(streams.batches())
+    for length in (0, 3, 100, len(content) // 2, len(content) - 9):
+        with pytest.raises(ConnectionFailed, match="broke off"):
+            answering(client_over, ARROW, content[:length]).snapshot()
+
+
+@pytest.fixture
+def written(tmp_path, plain, ids):
+    plain.snapshot_dataset(tmp_path / "fleet")
+    return tmp_path / "fleet"
+
+
+def test_a_damaged_dataset_is_refused(written):
+    part = written / "part-00001.parquet"
+    whole, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
+    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    for at in range(4, pages, max(1, pages // 100)):
+        part.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
+        try:
+            pd.testing.assert_frame_equal(SnapshotDataset(written).to_frame(), expected)
+        except ValueRefused:
+            refused += 1
+    assert refused > 50
+    part.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueRefused, match="damaged"):
+        read_parquet(part)
+    with pytest.raises(ValueRefused, match="cut off"):
+        SnapshotDataset(written)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        (("version",), 2),
+        (("files", 0, "name"), "../../elsewhere.parquet"),
+        (("files", 0, "rows"), -1),
+        (("about", "devices"), "many"),
+    ],
+)
+def test_a_list_of_files_is_checked(written, member, value):
+    listed = written / "_snapshot.json"
+    content = json.loads(listed.read_bytes())
+    place = content
+    for name in member[:-1]:
+        place = place[name]
+    place[member[-1]] = value
+    listed.write_text(json.dumps(content))
+    with pytest.raises(ValueRefused, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
+        SnapshotDataset(written)
