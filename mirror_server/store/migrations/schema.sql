@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0008');
+INSERT INTO "alembic_version" VALUES('0011');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -58,12 +58,18 @@ CREATE TABLE devices (
   PRIMARY KEY (device_id),
   UNIQUE (endpoint_name)
 );
+CREATE TABLE former_secrets (
+  key_id TEXT NOT NULL,
+  secret_hash BLOB NOT NULL,
+  ends_at BIGINT NOT NULL,
+  PRIMARY KEY (key_id, secret_hash)
+);
 CREATE TABLE logs (
   app_id TEXT NOT NULL,
   last_seq BIGINT DEFAULT '0' NOT NULL,
   position BIGINT DEFAULT '0' NOT NULL,
   stored_bytes BIGINT DEFAULT '0' NOT NULL,
-  polled SMALLINT DEFAULT '0' NOT NULL,
+  polled SMALLINT DEFAULT '0' NOT NULL, read_seq BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (app_id)
 );
 CREATE TABLE notifications (
@@ -114,7 +120,7 @@ CREATE TABLE resources (
   desired_at BIGINT,
   desired_updated_at BIGINT,
   requested_at BIGINT,
-  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT,
+  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, desired_app_id TEXT,
   PRIMARY KEY (device_id, path),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )
