@@ -9,8 +9,9 @@ from typing import TypeVar
 from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourceBody
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
+from mirror_server.devices.fleet import Heard
 from mirror_server.devices.simulator import BenchRefused, SimulatedResource, Simulator, UnknownSimulatedDevice
-from mirror_server.store import settings
+from mirror_server.store import devices, settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 
@@ -119,6 +120,15 @@ class StoredSimulation:
         """See :class:`mirror_server.devices.simulator.SimulatorStore`."""
         with self._database.read() as session:
             return settings.simulated_devices(session)
+
+    def heard(self) -> list[Heard]:
+        """See :class:`mirror_server.devices.simulator.SimulatorStore`."""
+        with self._database.read() as session:
+            rows = devices.heard_of_simulated(session)
+        return [
+            Heard(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
+            for device_id, path, value, heard_at in rows
+        ]
 
     def save(self, documents: Mapping[str, str]) -> None:
         """See :class:`mirror_server.devices.simulator.SimulatorStore`."""

@@ -51,6 +51,7 @@ class _Lane:
 
     command_id: int | None = None
     look_again: bool = False
+    ask_again: bool = False
     ended: bool = False
     timer: Timer | None = None
 
@@ -79,6 +80,9 @@ class Delivery:
         """The device can be reached: ask it everything that waits, also what it left unanswered before."""
         with self._lock:
             self._unanswered.pop(device_id, None)
+            lane = self._lanes.get(device_id)
+            if lane is not None:
+                lane.ask_again = True
         self.wake(device_id)
 
     def wake(self, device_id: str) -> None:
@@ -154,15 +158,27 @@ class Delivery:
         self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
 
     def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
+        is_lost = answer is None or answer.outcome is Outcome.UNAVAILABLE
         with self._lock:
-            if lane.ended:
-                return
-            lane.ended = True
-            if job.command is None and (answer is None or answer.outcome is Outcome.UNAVAILABLE):
+            is_late, lane.ended = lane.ended, True
+            if job.command is None and is_lost and not (is_late or lane.ask_again):
                 self._unanswered.setdefault(job.device_id, set()).add(job.ask)
+        if is_late:
+            if not is_lost:
+                self._take_late(job, answer)
+            return
         if lane.timer is not None:
             lane.timer.cancel()
         self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, lane, future))
+
+    def _take_late(self, job: Job, answer: Answer | None) -> None:
+        """Nobody waits for the answer any more, but it tells what the device has and does.
+
+        Not so the end of an observation: another may have begun since.
+        """
+        if isinstance(job.ask, CancelObservation):
+            return
+        self._finish(job, answer).add_done_callback(lambda _: self.wake(job.device_id))
 
     def _stored(self, device_id: str, lane: _Lane, future: Future[Any]) -> None:
         if future.exception() is not None:

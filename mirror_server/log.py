@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,6 +118,18 @@ class NotificationLog:
         """Add an entry to the log of every application, as registration events are. Source: specification 6."""
         for app_id in logs.applications(session):
             self.append(session, app_id, kind, device_id, body)
+
+    def append_for_each(
+        self,
+        session: Session,
+        kind: str,
+        device_id: str,
+        body: dict[str, Any],
+        own: Mapping[str, dict[str, Any]],
+    ) -> None:
+        """As :meth:`append_for_all`, with the members that an application's own entry has besides."""
+        for app_id in logs.applications(session):
+            self.append(session, app_id, kind, device_id, {**body, **own.get(app_id, {})})
 
     def read_more(self, app_id: str, after: int, more: More) -> Page:
         """What follows the number ``after``, where :meth:`more` was asked for before.

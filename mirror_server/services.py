@@ -22,7 +22,7 @@ from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.service.words import EXPIRY, WAITING
+from mirror_server.service.words import AGAIN, EXPIRY, WAITING
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
@@ -78,7 +78,7 @@ class Services:
             under_way=self._under_way,
         )
         self.subscriptions = SubscriptionService(
-            database=self.database, clock=self.clock, log=self.log, wake=self._wake
+            database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
         )
         self.devices = DeviceService(
             database=self.database,
@@ -168,6 +168,8 @@ class Services:
             self.log.wake(what)
         elif kind == WAITING:
             self._wake(what)
+        elif kind == AGAIN:
+            self._contact(what)
         elif kind == EXPIRY:
             self._command_expires(int(what))
         elif self.relay is not None:

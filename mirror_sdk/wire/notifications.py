@@ -45,7 +45,10 @@ class RegisteredResource(WireModel):
 
 
 class RegistrationEvent(WireModel):
-    """A device registered or updated its registration."""
+    """A device registered or updated its registration.
+
+    ``ended_subscriptions`` are the paths of the application's own single subscriptions that a full registration ended.
+    """
 
     ep: str
     original_ep: Annotated[str | None, Field(alias="original-ep")] = None
@@ -54,6 +57,7 @@ class RegistrationEvent(WireModel):
     uid: str | None = None
     timestamp: int | None = None
     resources: list[RegisteredResource] = []
+    ended_subscriptions: Annotated[list[str], Field(alias="ended-subscriptions")] = []
 
 
 # Only a webhook that asked for them gets objects.

@@ -32,6 +32,7 @@ BENCH_CLOCK = "/sim/v1/clock"
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TOTAL_HEADER = "Mirror-Total"
+SUBSCRIPTION_HEADER = "Mirror-Subscription"
 REQUEST_ID_HEADER = "X-Request-ID"
 
 MAX_HOLD_SECONDS = 55

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated
 
@@ -12,6 +13,24 @@ from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern, matches
 
 MAX_RULES = 1024
 MAX_PATHS = 256
+SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
+"""The reason of the 404 for a single subscription that ended with the device's registration."""
+
+
+class SubscriptionState(StrEnum):
+    """What became of an application's subscription of a resource. Source: wire.md 3.
+
+    ``ACTIVE``: the device accepted it. ``ASKED``: it has not answered yet. ``REFUSED``: it refused; it is asked again
+    when it next registers or updates its registration. ``ENDED``: it was a single subscription, and the device has
+    registered anew or left since. ``NONE``: there is none.
+    """
+
+    ACTIVE = "active"
+    ASKED = "asked"
+    REFUSED = "refused"
+    ENDED = "ended"
+    NONE = "none"
+
 
 _Name = Annotated[
     str,

@@ -52,6 +52,12 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "integer", "minimum": 0},
     },
+    routes.SUBSCRIPTION_HEADER: {
+        "description": "`active` once the device accepted the subscription, `asked` until it answers, `refused` when it"
+        " refused: it is asked again when it next registers or updates its registration.",
+        "x-extension": True,
+        "schema": {"type": "string", "enum": ["active", "asked", "refused"]},
+    },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }

@@ -152,6 +152,8 @@ _OF_MODELS = {
         "q": "Whether the device is in queue mode.",
         "timestamp": "When it happened, in milliseconds since 1970.",
         "resources": "What the device has.",
+        "ended-subscriptions": "The paths this application had subscribed by themselves, which this registration ended;"
+        " absent where there are none; an extension.",
     },
     "Reported": {
         "value": "The value in base64.",

@@ -222,7 +222,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="put_presubscriptions",
         group="Subscriptions",
         summary="Replace all presubscription rules",
-        meaning="They are checked when a device registers or updates its registration. `apply` is an extension.",
+        meaning="They are checked when a device registers or updates its registration; what it refused or left"
+        " unanswered is then asked again. `apply` is an extension.",
         parameters=parameters.APPLY,
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
         answers=_done("Accepted, and on disk.", 202),
@@ -269,7 +270,9 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="put_subscription",
         group="Subscriptions",
         summary="Subscribe a resource",
-        meaning="Subscriptions are lost when the device makes a full registration.",
+        meaning="The device is asked; it is asked again when it refused or did not answer, by another `PUT`, by rules"
+        " with `apply=now`, and when it next registers or updates its registration. Subscriptions are lost when the"
+        " device makes a full registration, which names them in the entry of that registration (an extension).",
         answers=_done("Subscribed.", 200),
         errors=(404,),
     ),
@@ -277,7 +280,14 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="get_subscription",
         group="Subscriptions",
         summary="Whether a resource is subscribed",
-        answers=_done("It is.", 200),
+        meaning="The `reason` of a 404 is `SUBSCRIPTION_ENDED` where the device's registration ended it, an extension.",
+        answers=(
+            Answer(
+                code=200,
+                meaning="This application asked for it; what became of it stands in the header.",
+                headers=(routes.SUBSCRIPTION_HEADER,),
+            ),
+        ),
         errors=(404,),
     ),
     ("delete", _SUBSCRIPTION): Operation(

@@ -56,7 +56,8 @@ def _obey(device: SimulatedDevice, resource: Resource, command: DeviceCommand, n
 
 
 def _value(device: SimulatedDevice, path: str, now: Instant) -> Answer:
-    return Answer(Outcome.DONE, Content(device.reading(path, now).text.encode(), _TEXT))
+    reading = device.reading(path, now)
+    return Answer(Outcome.DONE, Content(reading.text.encode(), _TEXT), answered_at=reading.measured_at)
 
 
 def _read(device: SimulatedDevice, resource: Resource, command: Read, now: Instant) -> Answer:

@@ -30,10 +30,14 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Resource:
-    """A resource of a simulated device; one without a ``value`` follows the model of its kind."""
+    """A resource of a simulated device; one without a ``value`` follows the model of its kind.
+
+    ``baseline_at`` is when it had the value that a new device does not send.
+    """
 
     value: str | None = None
     value_at: Instant = 0
+    baseline_at: Instant | None = None
     observable: bool = False
     auto_observable: bool = False
     writable: bool = False
@@ -44,7 +48,8 @@ class Resource:
 
     def set(self, value: str, now: Instant) -> None:
         """Give it a value of its own: from now on it follows no model."""
-        self.value, self.value_at = value, now
+        if value != self.value:
+            self.value, self.value_at = value, now
 
     @property
     def reported(self) -> bool:
@@ -56,8 +61,9 @@ class Resource:
 class SimulatedDevice:
     """A simulated device; ``key`` is what its models depend on.
 
-    ``introduced`` is the structure the service was told last (path -> observable), ``renewed_at`` the last
-    registration or registration update.
+    ``introduced`` is the structure the service was told last (path -> observable), and ``introduced_auto`` the
+    resources in it that are sent without a subscription; ``renewed_at`` is the last registration or registration
+    update, and ``awoken_at`` the last time the device spoke by its rhythm.
     """
 
     device_id: str
@@ -69,9 +75,11 @@ class SimulatedDevice:
     online: bool = True
     registered: bool = False
     renewed_at: Instant = 0
+    awoken_at: Instant = 0
     answer: AnswerMode = "normal"
     latency_seconds: float = 0.0
     introduced: dict[str, bool] = field(default_factory=dict)
+    introduced_auto: set[str] = field(default_factory=set)
     resources: dict[str, Resource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
@@ -110,14 +118,21 @@ class SimulatedDevice:
         """The resources whose changes are sent: those the service knows and has observed, or auto-observable ones."""
         return [path for path, resource in self.resources.items() if resource.reported and path in self.introduced]
 
-    def structure(self) -> dict[str, bool]:
-        """The resources there are now, as path -> observable."""
-        return {path: resource.observable for path, resource in self.resources.items()}
+    def is_introduced(self) -> bool:
+        """Whether the service knows the resources there are now."""
+        return self._structure() == (self.introduced, self.introduced_auto)
 
     def introduce(self) -> tuple[IntroducedResource, ...]:
         """The structure for a registration; from now on the service knows it."""
-        self.introduced = self.structure()
-        return tuple(IntroducedResource(path, observable=observable) for path, observable in self.introduced.items())
+        self.introduced, self.introduced_auto = self._structure()
+        return tuple(
+            IntroducedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
+            for path, observable in self.introduced.items()
+        )
+
+    def _structure(self) -> tuple[dict[str, bool], set[str]]:
+        auto = {path for path, resource in self.resources.items() if resource.auto_observable}
+        return {path: resource.observable for path, resource in self.resources.items()}, auto
 
     def register(self, now: Instant) -> Registration:
         """A full registration; it ends all observations, as LwM2M has it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
@@ -19,11 +19,24 @@ from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Obse
 from mirror_server.devices.outbox import Outbox
 
 
+class Heard(NamedTuple):
+    """When the service last heard of a resource by an observation; the value, unless it has read another since."""
+
+    device_id: str
+    path: str
+    text: str | None
+    heard_at: Instant
+
+
 class SimulatorStore(Protocol):
     """Where simulated devices are kept: device id -> JSON document."""
 
     def load(self) -> dict[str, str]:
         """All documents."""
+        ...
+
+    def heard(self) -> list[Heard]:
+        """What the service has heard of these devices: what it has not is to be sent once more."""
         ...
 
     def save(self, documents: Mapping[str, str]) -> None:
@@ -106,6 +119,12 @@ class Fleet:
                     line.timer = None
             self.lines.clear()
 
+    def go_on(self, turn: Turn, line: Line) -> None:
+        """The device does what its rhythm says, if something of it is due."""
+        turn.touch(line)
+        if line.connected:
+            self._live(turn, line, contact=line.contact_due(turn.now))
+
     def come_online(self, turn: Turn, line: Line) -> None:
         """The device is back: it makes contact, or registers again when its registration outlived its lifetime."""
         if line.connected:
@@ -123,7 +142,7 @@ class Fleet:
         """The device updates its registration, with its structure if the service knows another one."""
         device = line.device
         device.renewed_at = turn.now
-        resources = device.introduce() if device.structure() != device.introduced else None
+        resources = None if device.is_introduced() else device.introduce()
         line.wake(turn.now)
         turn.save(line)
         turn.calls.append(partial(self._events.registration_updated, device.device_id, resources))
@@ -177,6 +196,7 @@ class Fleet:
 
     def _contact(self, turn: Turn, line: Line) -> None:
         line.wake(turn.now)
+        turn.save(line)
         turn.calls.append(partial(self._events.contact, line.device.device_id))
 
     def _live(self, turn: Turn, line: Line, *, contact: bool) -> None:
@@ -209,6 +229,4 @@ class Fleet:
             if line.timer is None or line.timer.due_at != due_at:
                 return
             line.timer = None
-            turn.touch(line)
-            if line.connected:
-                self._live(turn, line, contact=line.contact_due(turn.now))
+            self.go_on(turn, line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,9 +15,9 @@ AWAKE_SECONDS = 10
 
 
 class Sent(NamedTuple):
-    """What the service last heard of a resource."""
+    """What the service last heard of a resource; ``text`` is ``None`` where it surely was another value."""
 
-    text: str
+    text: str | None
     sent_at: Instant
 
 
@@ -25,16 +25,14 @@ class Sent(NamedTuple):
 class Line:
     """The running side of one device.
 
-    Nothing of it is stored: after a restart the device does not know what it sent, so it sends what is to be reported
-    once more. ``held`` are changes that wait for their ``pmin``; ``timer`` is the one timer of the device's
-    rhythms, ``in_flight`` who is to hear of the commands the device has in hand.
+    Nothing of it is stored: after a restart the device learns what it sent from what the service heard. ``held`` are
+    changes that wait for their ``pmin``; ``timer`` is the one timer of the device's rhythms, ``in_flight`` who is to
+    hear of the commands the device has in hand.
     """
 
     device: SimulatedDevice
     sent: dict[str, Sent] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
-    awake_until: Instant = 0
-    contact_due_at: Instant = 0
     timer: Timer | None = None
     in_flight: dict[int, Callable[[Answer], None]] = field(default_factory=dict)
 
@@ -47,10 +45,19 @@ class Line:
         """Whether a command sent now arrives."""
         return self.connected and (not self.device.queue_mode or now < self.awake_until)
 
+    @property
+    def awake_until(self) -> Instant:
+        """Until when a device in queue mode is reachable."""
+        return after_seconds(self.device.awoken_at, AWAKE_SECONDS)
+
+    @property
+    def contact_due_at(self) -> Instant:
+        """When a device in queue mode next makes contact."""
+        return self.device.next_beat_after(self.device.awoken_at, CONTACT_SECONDS)
+
     def wake(self, now: Instant) -> None:
         """The device speaks with the service: it is reachable for a while, and its next contact is the next beat."""
-        self.awake_until = after_seconds(now, AWAKE_SECONDS)
-        self.contact_due_at = self.device.next_beat_after(now, CONTACT_SECONDS)
+        self.device.awoken_at = now
 
     def contact_due(self, now: Instant) -> bool:
         """Whether a device in queue mode is to make contact."""
@@ -65,7 +72,21 @@ class Line:
         """A new device sends nothing until something changes. Source: specification 2.2, empty values at first."""
         for path, resource in self.device.resources.items():
             if resource.auto_observable:
+                resource.baseline_at = now
                 self.note_sent(path, now)
+
+    def recall(self, heard: Mapping[str, Sent]) -> None:
+        """Learn what was sent from what the service heard of the resources; their baseline stands for the others."""
+        baseline = {
+            path: Sent(None, resource.baseline_at)
+            for path, resource in self.device.resources.items()
+            if resource.baseline_at is not None
+        }
+        known = {path: sent for path, sent in heard.items() if path in self.device.resources}
+        for path, sent in (baseline | known).items():
+            is_old = self.device.resources[path].value_at <= sent.sent_at
+            text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
+            self.sent[path] = Sent(text, sent.sent_at)
 
     def report(self, now: Instant, only: str | None = None) -> list[Observation]:
         """Take what is to be sent now, of all resources or of one."""

@@ -17,12 +17,16 @@ from mirror_server.core.instants import Instant
 
 @dataclass(frozen=True, slots=True)
 class IntroducedResource:
-    """A resource as a device announces it when it registers."""
+    """A resource as a device announces it when it registers.
+
+    ``auto_observed`` where the device sends changes without a subscription.
+    """
 
     path: str
     resource_type: str = ""
     content_type: str = "text/plain"
     observable: bool = True
+    auto_observed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

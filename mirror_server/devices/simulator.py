@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -13,7 +14,7 @@ from mirror_server.clock import Clock
 from mirror_server.devices.bench import BenchRefused, SimulatedResource, SimulatedState, UnknownSimulatedDevice
 from mirror_server.devices.device import Resource, SimulatedDevice, bench_device_id, bench_resource, seeded_device
 from mirror_server.devices.fleet import Fleet, SimulatorStore, Turn
-from mirror_server.devices.line import Line
+from mirror_server.devices.line import Line, Sent
 from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Outcome
 
 __all__ = [
@@ -41,12 +42,17 @@ class Simulator:
     def start(self, count: int) -> None:
         """Take up the stored devices, then add devices of the seed until there are ``count``.
 
-        Stored devices that are online and registered make contact, and report what they observe; one whose registration
-        outlived its lifetime meanwhile registers again.
+        Stored devices go on as if they had never been away: they make up for what was due meanwhile, and send what
+        the service has not heard. One whose registration outlived its lifetime registers again.
         """
         with self._fleet.turn() as turn:
-            for document in self._store.load().values():
-                self._fleet.come_online(turn, self._fleet.adopt(SimulatedDevice.from_json(document)))
+            heard: dict[str, dict[str, Sent]] = defaultdict(dict)
+            for each in self._store.heard():
+                heard[each.device_id][each.path] = Sent(each.text, each.heard_at)
+            for device_id, document in self._store.load().items():
+                line = self._fleet.adopt(SimulatedDevice.from_json(document))
+                line.recall(heard[device_id])
+                self._fleet.go_on(turn, line)
             self._add_seeded(turn, self._seed, count - len(self._fleet.lines))
 
     def stop(self) -> None:

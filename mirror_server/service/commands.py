@@ -118,8 +118,12 @@ class CommandService:
         return [(command, command.command_id in under_way) for command in found]
 
     def finish(self, session: Session, command: Command, answer: Answer | None) -> None:
-        """Store how an attempt to deliver a command ended; ``None`` when the device did not answer in time."""
+        """Store how an attempt to deliver a command ended; ``None`` when the device did not answer in time.
+
+        The answer to a command that is over has still brought what it tells. Source: specification 2.2.
+        """
         if not commands.is_unfinished(session, command.command_id):
+            self._take_late(session, command, answer)
             return
         if answer is not None and answer.outcome is not Outcome.UNAVAILABLE:
             devices.touch(session, [command.device_id], self._clock.now())
@@ -188,9 +192,8 @@ class CommandService:
         commands.finish(session, command.command_id, now)
         if command.request.is_write:
             self._finish_write(session, command, category, now)
-        if command.request.method == "GET" and category is None and content is not None:
-            value = reported_value(command.device_id, command.request.path, content, now, "read")
-            devices.report(session, [value])
+        if category is None:
+            self._report(session, command, content, now)
         response = events.async_response(
             async_id=command.async_id,
             status=status,
@@ -201,6 +204,20 @@ class CommandService:
             at=now,
         )
         self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
+
+    def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
+        if answer is None or answer.outcome is Outcome.UNAVAILABLE or devices.find(session, command.device_id) is None:
+            return
+        now = self._clock.now()
+        devices.touch(session, [command.device_id], now)
+        if answer.outcome is Outcome.DONE:
+            self._report(session, command, answer.content, now)
+
+    def _report(self, session: Session, command: Command, content: Content | None, now: Instant) -> None:
+        """Store the value that a read brought."""
+        if command.request.method == "GET" and content is not None:
+            value = reported_value(command.device_id, command.request.path, content, now, "read")
+            devices.report(session, [value])
 
     def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
         current = devices.desired(session, command.device_id, command.request.path)

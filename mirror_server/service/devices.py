@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
+from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
 """Of how many devices the last contact is noted in one piece of work, which holds up all others."""
@@ -221,13 +222,12 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        resources = [(each.device_id, each.path) for each in observations]
-        hearers = subscriptions.hearers(session, resources)
-        told = zip(resources, observations, strict=True)
-        known = [(resource, each) for resource, each in told if resource in hearers]
-        self._subscriptions.notify(session, ((each, *hearers[resource]) for resource, each in known))
+        hearings = subscriptions.hearers(session, ((each.device_id, each.path) for each in observations))
+        told = list(_in_order(observations, hearings))
+        self._subscriptions.notify(session, ((each, hearing.endpoint_name, hearing.app_ids) for each, hearing in told))
         # Of several values of one resource nobody will see any but the last.
-        values = [_observed_value(each, now, hearers[resource][1]) for resource, each in dict(known).items()]
+        last = {(each.device_id, each.path): (each, hearing) for each, hearing in told}
+        values = [_observed_value(each, now, hearing) for each, hearing in last.values()]
         devices.report(session, values, contact_at=now)
 
     def _go_on_deleting(self, instant: Instant) -> None:
@@ -253,14 +253,23 @@ class DeviceService:
         devices.announce(
             session,
             device_id,
-            [AnnouncedResource(r.path, r.resource_type, r.content_type, r.observable) for r in resources],
+            [
+                AnnouncedResource(r.path, r.resource_type, r.content_type, r.observable, r.auto_observed)
+                for r in resources
+            ],
         )
 
     def _announced(self, session: Session, row: DeviceRow, kind: str) -> None:
-        """What a registration and its update have in common: rules are checked, and applications are told."""
+        """What a registration and its update have in common: rules are checked, and applications are told.
+
+        A full registration ends single subscriptions, of which each application hears in its own entry.
+        """
         self._subscriptions.presubscribe(session, row.device_id)
         now = self._clock.now()
-        self._log.append_for_all(session, kind, row.device_id, self._registration_event(session, row, now))
+        ended = subscriptions.note_ended(session, row.device_id, now) if kind == REGISTRATIONS else {}
+        event = self._registration_event(session, row, now)
+        own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
+        self._log.append_for_each(session, kind, row.device_id, event, own)
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
@@ -282,9 +291,25 @@ class DeviceService:
         self._log.append_for_all(session, kind, device_id, device_id)
 
 
-def _observed_value(observation: Observation, now: Instant, app_ids: Sequence[str]) -> ReportedValue:
-    origin: Origin = "subscription" if app_ids else "auto_observation"
-    return reported_value(observation.device_id, observation.path, observation.content, now, origin)
+def _in_order(
+    observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
+) -> Iterator[tuple[Observation, Hearing]]:
+    """What came from devices that are known; no time of a resource is before the one that was told last."""
+    last_at: dict[tuple[str, str], Instant] = {}
+    for each in observations:
+        resource = each.device_id, each.path
+        hearing = hearings.get(resource)
+        if hearing is not None:
+            changed_at = max(each.changed_at, last_at.get(resource, hearing.changed_at or 0))
+            last_at[resource] = changed_at
+            yield each if changed_at == each.changed_at else each._replace(changed_at=changed_at), hearing
+
+
+def _observed_value(observation: Observation, now: Instant, hearing: Hearing) -> ReportedValue:
+    # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
+    origin: Origin = "auto_observation" if hearing.auto_observed and not hearing.app_ids else "subscription"
+    value = reported_value(observation.device_id, observation.path, observation.content, now, origin)
+    return value._replace(changed_at=observation.changed_at)
 
 
 def _encode_for_all(

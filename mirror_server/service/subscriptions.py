@@ -7,18 +7,27 @@ from concurrent.futures import Future
 from typing import Any
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
+from mirror_sdk.wire.subscriptions import SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.delivery import Job
-from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
+from mirror_server.devices.link import Answer, Observation, Observe, Outcome
 from mirror_server.log import NotificationLog
 from mirror_server.service.commands import reported_value
-from mirror_server.service.words import WAITING
+from mirror_server.service.words import AGAIN, WAITING
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
+
+_STATES = {
+    "wanted": SubscriptionState.ASKED,
+    "active": SubscriptionState.ACTIVE,
+    "refused": SubscriptionState.REFUSED,
+    "ended": SubscriptionState.ENDED,
+    None: SubscriptionState.NONE,
+}
 
 
 class SubscriptionService:
@@ -29,13 +38,23 @@ class SubscriptionService:
         clock: Domain time.
         log: Where observation events go.
         wake: Called with a device id when something new waits for it.
+        ask_again: Called with a device id when it is to be asked also what it left unanswered.
     """
 
-    def __init__(self, *, database: Database, clock: Clock, log: NotificationLog, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        log: NotificationLog,
+        wake: Callable[[str], None],
+        ask_again: Callable[[str], None],
+    ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._wake = wake
+        self._ask_again = ask_again
         # One for each application: parsed rules take ten times what their text does.
         self._parsed: dict[str, tuple[str, PresubscriptionRules]] = {}
 
@@ -45,14 +64,18 @@ class SubscriptionService:
             return subscriptions.rules(session, app_id)
 
     def put_rules(self, app_id: str, text: str, *, apply_now: bool) -> Future[None]:
-        """Replace the application's rules; with ``apply_now`` they are held against the registered devices too."""
+        """Replace the application's rules; with ``apply_now`` they are held against the registered devices too.
+
+        What these refused or left unanswered is then asked again.
+        """
 
         def work(session: Session) -> None:
             subscriptions.put_rules(session, app_id, text)
             if apply_now:
                 for device in devices.registered(session):
                     self._presubscribe(session, device, {app_id: text})
-                    self._wake_after_commit(session, device.device_id)
+                    subscriptions.ask_again(session, device.device_id, app_id)
+                    self._ask_again_after_commit(session, device.device_id)
 
         return self._database.submit(work)
 
@@ -61,7 +84,11 @@ class SubscriptionService:
         return self._database.submit(lambda session: subscriptions.delete_rules(session, app_id))
 
     def presubscribe(self, session: Session, device_id: str) -> None:
-        """Want what the rules of all applications say of this device. Source: specification 3.3."""
+        """Want what the rules of all applications say of this device, and again what it refused.
+
+        Source: specification 3.3; wire.md 3.
+        """
+        subscriptions.ask_again(session, device_id)
         rules = subscriptions.all_rules(session)
         device = devices.find(session, device_id)
         if rules and device is not None:
@@ -77,7 +104,7 @@ class SubscriptionService:
         def work(session: Session) -> None:
             _check_observable(session, device_id, path)
             subscriptions.put_single(session, app_id, device_id, path)
-            self._wake_after_commit(session, device_id)
+            self._ask_again_after_commit(session, device_id)
 
         return self._database.submit(work)
 
@@ -99,8 +126,16 @@ class SubscriptionService:
         with self._database.read() as session:
             return subscriptions.paths(session, app_id, device_id)
 
+    def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
+        """What became of the application's subscription of a resource."""
+        with self._database.read() as session:
+            return _STATES[subscriptions.state(session, app_id, device_id, path)]
+
     def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
-        """Store what a device said to a subscribe command or to its end; without an answer it is asked again."""
+        """Store what a device said to a subscribe command or to its end; without an answer it is asked again.
+
+        An answer may come late, after a second command or the end of the subscription.
+        """
         if answer is None or answer.outcome is Outcome.UNAVAILABLE:
             return
         devices.touch(session, [job.device_id], self._clock.now())
@@ -110,21 +145,24 @@ class SubscriptionService:
         elif answer.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
         else:
-            self._store_accepted(session, job.device_id, path, answer.content)
+            self._store_accepted(session, job.device_id, path, answer)
 
-    def _store_accepted(self, session: Session, device_id: str, path: str, initial: Content | None) -> None:
+    def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
         """Tell the initial value to who waited for it; a change in it also to those who were subscribed before."""
-        before = subscriptions.active_apps(session, device_id, path)
+        device = devices.find(session, device_id)
+        if device is None:
+            return
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
+        initial = answer.content
         if initial is None:
             return
-        changed = initial.payload != devices.reported_value(session, device_id, path)
-        devices.report(session, [reported_value(device_id, path, initial, now, "subscription")])
-        app_ids = [*before, *waited] if changed else waited
-        device = devices.find(session, device_id)
-        if device is not None:
-            self.notify(session, [(Observation(device_id, path, initial, now), device.endpoint_name, app_ids)])
+        known = devices.known(session, device_id, path)
+        changed_at = max(answer.answered_at or now, known.changed_at or 0)
+        value = reported_value(device_id, path, initial, now, "subscription")
+        devices.report(session, [value._replace(changed_at=changed_at)])
+        app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
+        self.notify(session, [(Observation(device_id, path, initial, changed_at), device.endpoint_name, app_ids)])
 
     def notify(self, session: Session, told: Iterable[tuple[Observation, str, Sequence[str]]]) -> None:
         """Add observation events to logs: each is what was observed, the endpoint name, and whose logs."""
@@ -152,6 +190,10 @@ class SubscriptionService:
             self._parsed[app_id] = text, parsed
         return parsed
 
+    def _ask_again_after_commit(self, session: Session, device_id: str) -> None:
+        session.after_commit(lambda: self._ask_again(device_id))
+        session.tell(f"{AGAIN} {device_id}")
+
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
         session.tell(f"{WAITING} {device_id}")
@@ -175,6 +217,15 @@ def _entries(
         )
         for app_id in app_ids:
             yield app_id, observation.device_id, event
+
+
+def _is_news(known: devices.Known, answer: Answer) -> bool:
+    """Whether an initial value is a change that no observation event told: a read may have brought it first."""
+    if answer.content is None or answer.content.payload != known.value:
+        return True
+    if known.origin != "read" or known.changed_at is None or answer.answered_at is None:
+        return False
+    return answer.answered_at > known.changed_at
 
 
 def _check_observable(session: Session, device_id: str, path: str) -> None:

@@ -3,5 +3,8 @@
 WAITING = "waiting"
 """Something waits for a device."""
 
+AGAIN = "again"
+"""A device is to be asked what waits for it, also what it left unanswered before."""
+
 EXPIRY = "expiry"
 """A command expires at an instant."""

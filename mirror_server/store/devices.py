@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -66,7 +66,10 @@ class ResourceRow:
 
 
 class ReportedValue(NamedTuple):
-    """A value that was received from a device, and by what it came."""
+    """A value that was received from a device, and by what it came.
+
+    ``changed_at`` is the time that its observation event tells; ``None`` for a value that was read.
+    """
 
     value: bytes
     content_type: str
@@ -75,13 +78,22 @@ class ReportedValue(NamedTuple):
     expires_at: Instant | None
     device_id: str
     path: str
+    changed_at: Instant | None = None
 
 
 _REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ? WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, heard_at = COALESCE(?, heard_at), changed_at = COALESCE(?, changed_at)"
+    " WHERE device_id = ? AND path = ?"
 )
-"""With the fields of a :class:`ReportedValue`."""
+
+
+class Known(NamedTuple):
+    """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
+
+    value: bytes | None
+    origin: str | None
+    changed_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,7 @@ class AnnouncedResource:
     resource_type: str
     content_type: str
     observable: bool
+    auto_observed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,24 +261,25 @@ def resources(session: Session, device_id: str) -> list[ResourceRow]:
 def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
     """The resources the device has now."""
     rows = session.rows(
-        "SELECT path, resource_type, content_type, observable FROM resources"
+        "SELECT path, resource_type, content_type, observable, auto_observed FROM resources"
         " WHERE device_id = :device_id AND present = 1",
         device_id=device_id,
     )
-    return [AnnouncedResource(path, kind, content, bool(observable)) for path, kind, content, observable in rows]
+    return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
 
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
     session.run_many(
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
-        " VALUES (?, ?, 1, ?, ?, ?)"
+        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, auto_observed)"
+        " VALUES (?, ?, 1, ?, ?, ?, ?)"
         " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
-        " content_type = excluded.content_type, observable = excluded.observable",
+        " content_type = excluded.content_type, observable = excluded.observable,"
+        " auto_observed = excluded.auto_observed",
         [
-            (device_id, resource.path, resource.resource_type, resource.content_type, int(resource.observable))
-            for resource in announced_now
+            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
+            for each in announced_now
         ],
     )
     revisions.note_change(session, [device_id])
@@ -280,14 +294,26 @@ def knows_path(session: Session, device_id: str, path: str) -> bool:
     )
 
 
-def reported_value(session: Session, device_id: str, path: str) -> bytes | None:
-    """The last value received of a resource."""
-    value: bytes | None = session.scalar(
-        "SELECT reported_value FROM resources WHERE device_id = :device_id AND path = :path",
+def known(session: Session, device_id: str, path: str) -> Known:
+    """What the mirror knows of a resource."""
+    row = session.row(
+        "SELECT reported_value, reported_origin, changed_at FROM resources"
+        " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
-    return value
+    return Known(*row) if row else Known(None, None, None)
+
+
+def heard_of_simulated(session: Session) -> list[Row]:
+    """What was observed last of each resource of the simulated devices: device id, path, value and when.
+
+    The value is ``None`` where another has been read since.
+    """
+    return session.rows(
+        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
+        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
+    )
 
 
 def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> None:
@@ -298,14 +324,21 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
         values: The values, in the order in which they were received.
         contact_at: When they came, where that is not noted otherwise.
     """
-    if session.run_many(_REPORT, values) < len(values):
+    rows = [_row_of(value) for value in values]
+    if session.run_many(_REPORT, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
             [(value.device_id, value.path, value.content_type) for value in values],
         )
-        session.run_many(_REPORT, values)
+        session.run_many(_REPORT, rows)
     revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
+
+
+def _row_of(value: ReportedValue) -> tuple[bytes | str | Instant | None, ...]:
+    """A value as :data:`_REPORT` takes it."""
+    heard_at = None if value.changed_at is None else value.at
+    return (*value[:5], heard_at, value.changed_at, value.device_id, value.path)
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:

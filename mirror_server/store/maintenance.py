@@ -89,7 +89,7 @@ _VIOLATIONS = {
     "a position is beyond the end of its log": "SELECT app_id FROM logs WHERE position > last_seq",
     "a resource is subscribed, and nobody is subscribed to it": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path)"
+        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'ended')"
     ),
 }
 

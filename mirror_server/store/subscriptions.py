@@ -1,17 +1,38 @@
 """Presubscription rules and subscriptions. Source: specification 3.3; wire.md 3.
 
-A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``, or ``refused`` until the
-device registers anew.
+A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``; or it is ``refused``,
+until the device is asked again. A single one is ``ended`` when the device's registration ends, and is kept so that its
+application can be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
 from mirror_server.store.session import Session, parts
+
+_KEPT_UP = "s.state IN ('wanted', 'active')"
+"""What keeps up an observation: neither what the device refused nor what has ended."""
+
+
+class Hearing(NamedTuple):
+    """Who hears of a resource that was observed, and what is to be known to tell them.
+
+    Attributes:
+        endpoint_name: That of its device.
+        app_ids: The applications that hold a subscription of it, while the device observes it for any of them.
+        auto_observed: Whether the device sends it without a subscription.
+        changed_at: The device's time in the last observation event of it.
+    """
+
+    endpoint_name: str
+    app_ids: list[str]
+    auto_observed: bool
+    changed_at: Instant | None
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -41,20 +62,32 @@ def delete_rules(session: Session, app_id: str) -> None:
 
 
 def add_presubscribed(session: Session, app_id: str, device_id: str, paths: Iterable[str]) -> None:
-    """Want these resources for an application, where it has no subscription of them yet."""
+    """Want these resources for an application, where it has no subscription of them, or one that ended."""
     session.run_many(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
-        " VALUES (?, ?, ?, 0, 'wanted') ON CONFLICT (device_id, path, app_id) DO NOTHING",
+        " VALUES (?, ?, ?, 0, 'wanted') ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0,"
+        " state = 'wanted', ended_at = NULL WHERE subscriptions.state = 'ended'",
         [(device_id, path, app_id) for path in paths],
     )
 
 
+def ask_again(session: Session, device_id: str, app_id: str | None = None) -> None:
+    """Want what the device refused, of those resources it has; of one application or of all."""
+    session.run(
+        "UPDATE subscriptions SET state = 'wanted' WHERE device_id = :device_id AND state = 'refused'"
+        " AND (CAST(:app_id AS TEXT) IS NULL OR app_id = :app_id) AND path IN"
+        " (SELECT path FROM resources WHERE device_id = :device_id AND present = 1 AND observable = 1)",
+        device_id=device_id,
+        app_id=app_id,
+    )
+
+
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """Subscribe an application to one resource; one that was refused is tried again."""
+    """Subscribe an application to one resource; one that was refused or has ended is tried again."""
     session.run(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
         " VALUES (:device_id, :path, :app_id, 1, 'wanted')"
-        " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 1,"
+        " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 1, ended_at = NULL,"
         " state = CASE subscriptions.state WHEN 'active' THEN 'active' ELSE 'wanted' END",
         device_id=device_id,
         path=path,
@@ -65,11 +98,25 @@ def put_single(session: Session, app_id: str, device_id: str, path: str) -> None
 def paths(session: Session, app_id: str, device_id: str) -> list[str]:
     """The resources of a device an application is subscribed to."""
     rows = session.rows(
-        "SELECT path FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id ORDER BY path",
+        "SELECT path FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id AND state <> 'ended'"
+        " ORDER BY path",
         device_id=device_id,
         app_id=app_id,
     )
     return [row[0] for row in rows]
+
+
+def state(session: Session, app_id: str, device_id: str, path: str) -> str | None:
+    """The state of an application's subscription; ``active`` also where the device observes for another one."""
+    word: str | None = session.scalar(
+        "SELECT CASE WHEN s.state <> 'ended' AND r.subscribed = 1 THEN 'active' ELSE s.state END FROM subscriptions s"
+        " LEFT JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
+        " WHERE s.device_id = :device_id AND s.path = :path AND s.app_id = :app_id",
+        device_id=device_id,
+        path=path,
+        app_id=app_id,
+    )
+    return word
 
 
 def delete(session: Session, app_id: str, device_id: str, path: str) -> None:
@@ -93,17 +140,32 @@ def delete_of_device(session: Session, app_id: str, device_id: str) -> None:
 
 def reset_device(session: Session, device_id: str) -> None:
     """Begin anew after a full registration or its end: no subscription, and the device observes nothing."""
-    session.run("DELETE FROM subscriptions WHERE device_id = :device_id", device_id=device_id)
+    session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
+    session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
     revisions.note_change(session, [device_id])
+
+
+def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
+    """The single subscriptions that ended before this full registration, for each application; each is given once."""
+    rows = session.rows(
+        "UPDATE subscriptions SET ended_at = :at WHERE device_id = :device_id AND state = 'ended' AND ended_at IS NULL"
+        " RETURNING app_id, path",
+        device_id=device_id,
+        at=at,
+    )
+    found: dict[str, list[str]] = {}
+    for app_id, path in sorted(rows):
+        found.setdefault(app_id, []).append(path)
+    return found
 
 
 def clear_ended(session: Session, device_id: str) -> None:
     """Show as not subscribed the resources of a device that nobody is subscribed to any more."""
     session.run(
         "UPDATE resources SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path"
-        " AND s.state <> 'refused')",
+        f" (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path"
+        f" AND {_KEPT_UP})",
         device_id=device_id,
     )
     revisions.note_change(session, [device_id])
@@ -123,7 +185,7 @@ def unwanted_paths(session: Session, device_id: str) -> list[str]:
     rows = session.rows(
         "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
-        " AND s.state <> 'refused') ORDER BY path",
+        f" AND {_KEPT_UP}) ORDER BY path",
         device_id=device_id,
     )
     return [row[0] for row in rows]
@@ -134,16 +196,19 @@ def devices_with_work(session: Session) -> list[str]:
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
         " UNION SELECT device_id FROM resources r WHERE observing = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'refused')"
+        f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
     )
     return [row[0] for row in rows]
 
 
 def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
-    """The device accepted a subscribe command at this instant; gives the applications that waited for it."""
+    """The device accepted a subscribe command at this instant; gives the applications that waited for it.
+
+    For whomever it was sent, the device observes now, so those that it had refused have waited for it too.
+    """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
-        " WHERE device_id = :device_id AND path = :path AND state = 'wanted' RETURNING app_id",
+        " WHERE device_id = :device_id AND path = :path AND state IN ('wanted', 'refused') RETURNING app_id",
         device_id=device_id,
         path=path,
     )
@@ -153,7 +218,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
-        subscribed=int(bool(active_apps(session, device_id, path))),
+        subscribed=int(bool(holders(session, device_id, path))),
         at=at,
     )
     revisions.note_change(session, [device_id])
@@ -161,7 +226,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def refused(session: Session, device_id: str, path: str) -> None:
-    """The device refused a subscribe command; it is not asked again before it registers anew."""
+    """The device refused a subscribe command; see :func:`ask_again`."""
     session.run(
         "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path AND state = 'wanted'",
         device_id=device_id,
@@ -178,36 +243,34 @@ def cancelled(session: Session, device_id: str, path: str) -> None:
     )
 
 
-def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, list[str]]]:
-    """Who gets an observation event of these resources, each given as device id and path.
-
-    Returns:
-        For each resource of a device that is known, the device's endpoint name and the applications.
-    """
-    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Hearing]:
+    """Who gets an observation event of these resources, each given as device id and path; of devices that are known."""
+    found: dict[tuple[str, str], Hearing] = {}
     for some in parts(list(dict.fromkeys(resources))):
         # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
         size = 1 << (len(some) - 1).bit_length()
         wanted = ", ".join(["(?, ?)"] * size)
         rows = session.rows_of(
             f"WITH wanted (device_id, path) AS (VALUES {wanted})"
-            " SELECT wanted.device_id, wanted.path, endpoint_name, app_id"
+            " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
             " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
+            " LEFT JOIN resources r ON r.device_id = wanted.device_id AND r.path = wanted.path"
             " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
-            " AND state = 'active'",
+            " AND r.subscribed = 1 AND s.state <> 'ended'",
             [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))],
         )
-        for device_id, path, endpoint_name, app_id in rows:
-            _, app_ids = found.setdefault((device_id, path), (endpoint_name, []))
+        for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
+            new = Hearing(endpoint_name, [], bool(auto_observed), changed_at)
+            hearing = found.setdefault((device_id, path), new)
             if app_id is not None:
-                app_ids.append(app_id)
+                hearing.app_ids.append(app_id)
     return found
 
 
-def active_apps(session: Session, device_id: str, path: str) -> list[str]:
-    """The applications that get an observation event of this resource."""
+def holders(session: Session, device_id: str, path: str) -> list[str]:
+    """The applications that get an observation event of this resource while the device observes it."""
     rows = session.rows(
-        "SELECT app_id FROM subscriptions WHERE device_id = :device_id AND path = :path AND state = 'active'"
+        "SELECT app_id FROM subscriptions WHERE device_id = :device_id AND path = :path AND state <> 'ended'"
         " ORDER BY app_id",
         device_id=device_id,
         path=path,

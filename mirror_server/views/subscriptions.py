@@ -6,6 +6,8 @@ import orjson
 from flask import Blueprint, Response
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
+from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
+from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.subscriptions import SubscriptionService
@@ -56,9 +58,14 @@ def blueprint(subscriptions: SubscriptionService) -> Blueprint:
     @routes.get("/v2/subscriptions/<device_id>/<path:path>")
     @requires(Scope.SUBSCRIBE)
     def get_subscription(device_id: str, path: str) -> Response:
-        if read_path(path) not in subscriptions.paths(app_id(), device_id):
+        state = subscriptions.state(app_id(), device_id, read_path(path))
+        if state is SubscriptionState.ENDED:
+            raise _ended(path, device_id)
+        if state is SubscriptionState.NONE:
             raise _not_subscribed(f"no subscription of this key to /{path} of the device {device_id!r}")
-        return empty_answer(200)
+        answer = empty_answer(200)
+        answer.headers[SUBSCRIPTION_HEADER] = state
+        return answer
 
     @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
     @requires(Scope.SUBSCRIBE)
@@ -66,6 +73,14 @@ def blueprint(subscriptions: SubscriptionService) -> Blueprint:
         return when_stored(subscriptions.unsubscribe(app_id(), device_id, read_path(path)), lambda _: empty_answer())
 
     return routes
+
+
+def _ended(path: str, device_id: str) -> Refusal:
+    message = (
+        f"the subscription of /{path} of the device {device_id!r} ended with the device's registration; PUT it again,"
+        " or a presubscription rule, which holds for every registration"
+    )
+    return Refusal(404, message, reason=SUBSCRIPTION_ENDED)
 
 
 def _not_subscribed(what: str) -> Refusal:

@@ -120,7 +120,7 @@ CREATE TABLE resources (
   desired_at BIGINT,
   desired_updated_at BIGINT,
   requested_at BIGINT,
-  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, desired_app_id TEXT,
+  desired_command_id BIGINT, desired_content_type TEXT, desired_category TEXT, reported_origin TEXT, subscribed_at BIGINT, auto_observed SMALLINT DEFAULT '0' NOT NULL, heard_at BIGINT, changed_at BIGINT, desired_app_id TEXT,
   PRIMARY KEY (device_id, path),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )
@@ -146,7 +146,7 @@ CREATE TABLE subscriptions (
   path TEXT NOT NULL,
   app_id TEXT NOT NULL,
   single SMALLINT NOT NULL,
-  state TEXT NOT NULL,
+  state TEXT NOT NULL, ended_at BIGINT,
   PRIMARY KEY (device_id, path, app_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )

@@ -13,7 +13,8 @@ import pytest
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.devices.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.link import Answer, DeviceCommand, IntroducedResource, Observation, Registration
+from mirror_server.devices.fleet import Heard
+from mirror_server.devices.link import Answer, DeviceCommand, IntroducedResource, Observation, Observe, Registration
 from mirror_server.devices.simulator import Simulator
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
@@ -31,6 +32,7 @@ class ServiceDiary:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.entries: list[tuple[str, Instant, Any]] = []
+        self.heard: dict[tuple[str, str], Heard] = {}
         self.on_contact: Callable[[str], None] = lambda device_id: None
 
     def write(self, name: str, what: Any) -> None:
@@ -56,7 +58,12 @@ class ServiceDiary:
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         self.write("observed", list(observations))
+        for each in observations:
+            self.note_heard(each.device_id, each.path, each.content.payload.decode())
         return _done()
+
+    def note_heard(self, device_id: str, path: str, text: str) -> None:
+        self.heard[device_id, path] = Heard(device_id, path, text, self._clock.now())
 
     def all(self, name: str) -> list[Any]:
         return [what for entry, _, what in self.entries if entry == name]
@@ -86,6 +93,9 @@ class DocumentShelf:
     def load(self) -> dict[str, str]:
         return dict(self.documents)
 
+    def heard(self) -> list[Heard]:
+        return list(self._diary.heard.values())
+
     def save(self, documents: Mapping[str, str]) -> None:
         self.documents.update(documents)
         self._diary.write("saved", sorted(documents))
@@ -106,8 +116,9 @@ class World:
         """A new process on the same documents: the timers of the old one are gone, and so is the diary."""
         self.seed = self.seed if seed is None else seed
         self.clock = ManualClock(self.clock.now() + round(after_seconds * 1000))
-        documents = self.shelf.documents
+        documents, heard = self.shelf.documents, self.diary.heard
         self.diary = ServiceDiary(self.clock)
+        self.diary.heard = heard
         self.shelf = DocumentShelf(self.diary)
         self.shelf.documents = documents
         self.simulator = self._new_simulator()
@@ -136,6 +147,8 @@ class World:
 
         def take(answer: Answer) -> None:
             self.diary.write("answered", answer)
+            if isinstance(command, Observe) and answer.content is not None:
+                self.diary.note_heard(device_id, command.path, answer.content.payload.decode())
             answers.append(answer)
 
         self.simulator.send(device_id, command, take)

@@ -215,7 +215,10 @@ def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then
     world.simulator.set_value(device_id, DOOR, value="1", auto_observable=True)
     assert world.diary.observations() == []
     world.simulator.update(device_id)
-    structure = (IntroducedResource(TEMPERATURE, observable=True), IntroducedResource(DOOR, observable=False))
+    structure = (
+        IntroducedResource(TEMPERATURE, observable=True),
+        IntroducedResource(DOOR, observable=False, auto_observed=True),
+    )
     assert world.diary.all("updated") == [(device_id, structure)]
     assert world.diary.values(DOOR) == ["1"]
     world.simulator.set_value(device_id, DOOR, value="0")
