@@ -6,6 +6,7 @@ run after any change of a migration.
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 import tempfile
@@ -23,6 +24,8 @@ from sqlalchemy.pool import NullPool
 
 from mirror_server.store import schema
 from mirror_server.store.failures import DatabaseError
+
+_log = logging.getLogger(__name__)
 
 _IS_DONE = re.compile(r"(table|index) \S+ already exists|duplicate column name: .*|no such index: .*")
 _TABLES_AND_INDEXES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'index')"
@@ -92,6 +95,7 @@ def upgrade_file(path: Path, revision: str = "head") -> None:
                 raise
             if connection.found_done:
                 _refuse_strange_tables(connection, path)
+                _log.warning("finished an upgrade of the database %s that had been interrupted", path)
 
 
 def upgrade_postgresql(connect: Callable[[], Any], name: str, revision: str = "head") -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -329,19 +331,28 @@ def copy(source: Path, path: Path) -> None:
 
 
 def _copy(source: sqlite3.Connection, path: Path) -> None:
+    """Copy the database into a new file, which has its name only when it is whole."""
+    _refuse_taken(path)
     try:
-        _make_private(path)
-    except FileExistsError:
-        raise DatabaseError(f"{path} is there already; name a file that is not") from None
+        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
+    os.close(descriptor)
+    part = Path(name)
     try:
-        with closing(sqlite3.connect(path)) as target:
+        with closing(sqlite3.connect(part)) as target:
             source.backup(target)
+        _refuse_taken(path)
+        part.rename(path)
     except (sqlite3.Error, OSError) as error:
-        # A part of a database is none.
-        path.unlink(missing_ok=True)
         raise _unwritable(path, error) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _refuse_taken(path: Path) -> None:
+    if path.exists() or path.is_symlink():
+        raise DatabaseError(f"{path} is there already; name a file that is not")
 
 
 def _unwritable(path: Path, error: Exception) -> DatabaseError:

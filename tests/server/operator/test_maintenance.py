@@ -3,6 +3,9 @@
 import json
 import os
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -286,6 +289,32 @@ def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
     assert mirror_server("check", "--database", target).output == "all is well\n"
 
 
+@pytest.mark.process
+def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path):
+    """A part would be in the way of the next restore, and a server would begin with an empty one."""
+    backup, target = tmp_path / "copy.db", tmp_path / "mirror.db"
+    databases.upgrade_to(f"sqlite:///{backup}", "head")
+    databases.execute(f"sqlite:///{backup}", "INSERT INTO settings VALUES ('kept', 'x')")
+    program = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from mirror_server.store import sqlite
+
+class Dying(sqlite3.Connection):
+    def backup(self, target):
+        super().backup(target, pages=5, progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+
+connect = sqlite3.connect
+sqlite3.connect = lambda *arguments, **options: connect(*arguments, factory=Dying, **options)
+sqlite.copy(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+    killed = subprocess.run([sys.executable, "-c", program, backup, target], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not target.exists()
+    assert mirror_server("restore", backup, "--database", f"sqlite:///{target}").exit_code == 0
+    assert databases.query(f"sqlite:///{target}", "SELECT value FROM settings WHERE name = 'kept'") == [("x",)]
+
+
 def test_a_backup_of_a_newer_version_is_not_restored(tmp_path):
     backup = tmp_path / "new.db"
     Database(f"sqlite:///{backup}").close()
@@ -317,7 +346,12 @@ def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_i
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert told.exit_code == 1
     assert "make room" in told.output
-    assert not (tmp_path / "copy.db").exists()
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "mirror.db",
+        "mirror.db-wal",
+        "mirror.db-shm",
+        "mirror.db.lock",
+    }
 
 
 @pytest.mark.sqlite
