@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
-    from mirror_sdk.wire.subscriptions import PresubscriptionRule
+    from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 __all__ = [
     "APIError",
@@ -102,6 +102,7 @@ __all__ = [
     "ResourceType",
     "ServerError",
     "SnapshotWarning",
+    "SubscriptionState",
     "UnexpectedAnswer",
     "UnknownResource",
     "Value",
@@ -163,7 +164,7 @@ _NAMES = {
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],
-    "mirror_sdk.wire.subscriptions": ["PresubscriptionRule"],
+    "mirror_sdk.wire.subscriptions": ["PresubscriptionRule", "SubscriptionState"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -38,7 +38,7 @@ from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
-from mirror_sdk.wire.subscriptions import PresubscriptionRule
+from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -199,7 +199,7 @@ class AsyncMirrorClient:
                 mirrored=await self.get_device(device_id),
                 path=path,
                 announced=await self.list_resources(device_id),
-                subscriptions=await _if_allowed(self.list_subscriptions(device_id)),
+                subscription=await _if_allowed(self.subscription_state(device_id, path)),
                 rules=await _if_allowed(self.get_presubscriptions()),
                 waiting=await _if_allowed(self.list_device_requests(device_id)),
             )
@@ -460,6 +460,10 @@ class AsyncMirrorClient:
     async def is_subscribed(self, device_id: str, path: str) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_subscribed`."""
         return await self._send(_operations.get_subscription(device_id, path))
+
+    async def subscription_state(self, device_id: str, path: str) -> SubscriptionState:
+        """As :meth:`mirror_sdk.MirrorClient.subscription_state`."""
+        return await self._send(_operations.get_subscription_state(device_id, path))
 
     async def list_subscriptions(self, device_id: str) -> list[str]:
         """As :meth:`mirror_sdk.MirrorClient.list_subscriptions`."""

@@ -36,7 +36,7 @@ from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
-from mirror_sdk.wire.subscriptions import PresubscriptionRule
+from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -281,7 +281,7 @@ class MirrorClient:
                 mirrored=self.get_device(device_id),
                 path=path,
                 announced=self.list_resources(device_id),
-                subscriptions=_if_allowed(self.list_subscriptions, device_id),
+                subscription=_if_allowed(self.subscription_state, device_id, path),
                 rules=_if_allowed(self.get_presubscriptions),
                 waiting=_if_allowed(self.list_device_requests, device_id),
             )
@@ -767,12 +767,24 @@ class MirrorClient:
         self._send(_operations.delete_subscription(device_id, path))
 
     def is_subscribed(self, device_id: str, path: str) -> bool:
-        """Whether this application subscribed the resource. Source: wire.md 3.
+        """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
 
         >>> client.is_subscribed(station, "/3303/0/5700")
         False
         """
         return self._send(_operations.get_subscription(device_id, path))
+
+    def subscription_state(self, device_id: str, path: str) -> SubscriptionState:
+        """What became of this application's subscription of a resource: whether the device accepted it.
+
+        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+
+        Source: wire.md 3.
+
+        >>> client.subscription_state(station, "/3303/0/5700")
+        <SubscriptionState.NONE: 'none'>
+        """
+        return self._send(_operations.get_subscription_state(device_id, path))
 
     def list_subscriptions(self, device_id: str) -> list[str]:
         """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.

@@ -75,7 +75,7 @@ class Operation(Generic[T]):
         if status in self.also_reads or 200 <= status < 300:
             return self.read(answer)
         if status >= 400:
-            raise api_error(status, _read_error_body(answer), _read_retry_after(answer))
+            raise api_error(status, read_error_body(answer), _read_retry_after(answer))
         raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
 
 
@@ -98,7 +98,7 @@ def first_fault(fault: ValidationError) -> str:
     return f"{place}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def _read_error_body(answer: Answer) -> ErrorBody:
+def read_error_body(answer: Answer) -> ErrorBody:
     """The error as the service words it; something in between, such as a proxy, words it in its own way."""
     try:
         body = ErrorBody.model_validate_json(answer.content)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import text
-from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_json
+from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -28,7 +28,12 @@ from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, De
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
-from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES, PresubscriptionRule
+from mirror_sdk.wire.subscriptions import (
+    PRESUBSCRIPTION_RULES,
+    SUBSCRIPTION_ENDED,
+    PresubscriptionRule,
+    SubscriptionState,
+)
 
 M = TypeVar("M")
 
@@ -242,9 +247,15 @@ def put_subscription(device_id: str, path: str) -> Operation[None]:
 
 
 def get_subscription(device_id: str, path: str) -> Operation[bool]:
-    """Whether there is a subscription of this resource. Source: wire.md 3."""
+    """Whether there is a subscription of this resource that the device has not refused. Source: wire.md 3."""
     route = of_resource(routes.SUBSCRIPTION, device_id, path)
-    return Operation("GET", route, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
+    return Operation("GET", route, lambda answer: _read_subscription(answer).is_held, also_reads=_NOT_FOUND)
+
+
+def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
+    """What became of the subscription of this resource. Source: wire.md 3."""
+    route = of_resource(routes.SUBSCRIPTION, device_id, path)
+    return Operation("GET", route, _read_subscription, also_reads=_NOT_FOUND)
 
 
 def delete_subscription(device_id: str, path: str) -> Operation[None]:
@@ -370,6 +381,16 @@ def nothing(_: Answer) -> None:
 
 def _read_rules(answer: Answer) -> list[PresubscriptionRule]:
     return read_json(PRESUBSCRIPTION_RULES.validate_json)(answer)
+
+
+def _read_subscription(answer: Answer) -> SubscriptionState:
+    if answer.status_code == 404:
+        is_ended = read_error_body(answer).reason == SUBSCRIPTION_ENDED
+        return SubscriptionState.ENDED if is_ended else SubscriptionState.NONE
+    try:
+        return SubscriptionState(answer.headers.get(routes.SUBSCRIPTION_HEADER, ""))
+    except ValueError:  # a service that does not tell, or a later one that knows more
+        return SubscriptionState.ASKED
 
 
 def _read_uri_list(answer: Answer) -> list[str]:

@@ -17,12 +17,19 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.model import write_timestamp
-from mirror_sdk.wire.subscriptions import PresubscriptionRule
+from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 _ORIGINS = {
     "read": "a read brought it",
     "subscription": "the device sent it, because the resource was subscribed",
     "auto_observation": "the device sent it by itself: it is auto-observed",
+}
+_UNMET = {
+    SubscriptionState.ASKED: "This application asked for a subscription, which the device has not accepted yet.",
+    SubscriptionState.REFUSED: "This application asked for a subscription, which the device refused; it is asked again"
+    " when it next registers or updates its registration.",
+    SubscriptionState.ENDED: "This application had subscribed it, which ended with the device's registration; a"
+    " presubscription rule would hold for the next one too.",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -36,7 +43,7 @@ class Facts:
         mirrored: The device object.
         path: The resource path.
         announced: The resources the device has now.
-        subscriptions: The paths this application subscribed.
+        subscription: What became of this application's subscription of the resource.
         rules: The presubscription rules of this application.
         waiting: The requests of this application for the device that have no answer yet.
     """
@@ -45,7 +52,7 @@ class Facts:
     mirrored: DeviceObject
     path: str
     announced: Sequence[EndpointResource]
-    subscriptions: Sequence[str] | None
+    subscription: SubscriptionState | None
     rules: Sequence[PresubscriptionRule] | None
     waiting: Sequence[WaitingRequest] | None
 
@@ -113,17 +120,17 @@ def _of_freshness(reported: ReportedValue, now: datetime) -> list[str]:
 
 def _of_subscription(resource: Resource, facts: Facts) -> list[str]:
     rule = _rule_for(facts)
-    is_own = facts.subscriptions is not None and facts.path in facts.subscriptions
+    is_own = facts.subscription in {SubscriptionState.ACTIVE, SubscriptionState.ASKED, SubscriptionState.REFUSED}
     by = "by this application" if is_own else "by another application"
-    if facts.subscriptions is None:
+    if facts.subscription is None:
         by = "by some application; this key may not ask by which"
     if is_own and rule is not None:
         by += f", through the rule {rule.to_wire()}"
     if resource.subscribed:
         since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
         return [f"It is subscribed{since}, {by}: the device sends each change."]
-    if is_own:
-        return ["This application asked for a subscription, which the device has not accepted yet."]
+    if facts.subscription in _UNMET:
+        return [_UNMET[facts.subscription]]
     if rule is not None:
         return [f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers."]
     return ["Nobody is subscribed to it."]
@@ -137,9 +144,8 @@ def _of_desired(resource: Resource, now: datetime) -> list[str]:
         case DesiredStatus.PENDING:
             return [f"A write of {desired.value} is under way, asked for at {_when(desired.requested_at, now)}."]
         case DesiredStatus.FAILURE:
-            return [
-                f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}: {_because(desired)}."
-            ]
+            failed = f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}"
+            return [f"{failed}: {_because(desired)}.", *_of_late_success(resource, desired)]
     written = f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
     return [written, *_of_difference(resource, desired)]
 
@@ -149,6 +155,15 @@ def _because(desired: DesiredValue) -> str:
         return "why is told only to the application that placed it"
     hint = CATEGORY_HINTS.get(desired.category)
     return desired.category if hint is None else f"{desired.category}, {hint}"
+
+
+def _of_late_success(resource: Resource, desired: DesiredValue) -> list[str]:
+    reported = resource.reported
+    if reported is None or reported.reported_at is None or desired.desired_at is None:
+        return []
+    if reported.reported_at < desired.desired_at or reported.value.python != desired.value.python:
+        return []
+    return ["The device has reported that value since: it took the write too late to be told of, or had it already."]
 
 
 def _of_difference(resource: Resource, desired: DesiredValue) -> list[str]:

@@ -20,9 +20,9 @@ SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
 class SubscriptionState(StrEnum):
     """What became of an application's subscription of a resource. Source: wire.md 3.
 
-    ``ACTIVE``: the device accepted it. ``ASKED``: it has not answered yet. ``REFUSED``: it refused; it is asked again
-    when it next registers or updates its registration. ``ENDED``: it was a single subscription, and the device has
-    registered anew or left since. ``NONE``: there is none.
+    ``ACTIVE``: the device accepted it. ``ASKED``: it has not answered yet, or the service does not tell.
+    ``REFUSED``: it refused; it is asked again when it next registers or updates its registration. ``ENDED``: it was a
+    single subscription, and the device has registered anew or left since. ``NONE``: there is none.
     """
 
     ACTIVE = "active"
@@ -30,6 +30,11 @@ class SubscriptionState(StrEnum):
     REFUSED = "refused"
     ENDED = "ended"
     NONE = "none"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the application has it, or may still get it without asking again: it is active or asked for."""
+        return self in {SubscriptionState.ACTIVE, SubscriptionState.ASKED}
 
 
 _Name = Annotated[

@@ -201,6 +201,24 @@ def test_subscriptions_are_read_with_none_of_them_as_a_404():
     assert ops.get_subscription("d1", "/3/0/0").finish(answered(404)) is False
 
 
+@pytest.mark.parametrize(
+    ("answer", "state", "is_subscribed"),
+    [
+        (answered(Mirror_Subscription="active"), "active", True),
+        (answered(Mirror_Subscription="asked"), "asked", True),
+        (answered(Mirror_Subscription="refused"), "refused", False),
+        (answered(), "asked", True),
+        (answered(Mirror_Subscription="dreamt of"), "asked", True),
+        (answered(404, {"code": 404, "type": "x", "message": "", "reason": "SUBSCRIPTION_ENDED"}), "ended", False),
+        (answered(404, {"code": 404, "type": "x", "message": "", "reason": "NOT_SUBSCRIBED"}), "none", False),
+        (answered(404), "none", False),
+    ],
+)
+def test_what_became_of_a_subscription_is_read(answer, state, is_subscribed):
+    assert ops.get_subscription_state("d1", "/3/0/0").finish(answer) == state
+    assert ops.get_subscription("d1", "/3/0/0").finish(answer) is is_subscribed
+
+
 def test_rules_and_bench_answers_are_read():
     assert ops.get_presubscriptions().finish(answered(body=[{"endpoint-type": "L"}]))[0].endpoint_type == "L"
     assert bench_ops.list_bench_devices().finish(answered(body={"data": []})) == []

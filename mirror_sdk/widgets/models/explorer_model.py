@@ -18,12 +18,18 @@ from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.reload import Reload
 from mirror_sdk.widgets.models.wording import DRIFT_MARKS, count_text, instant_text, value_text
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.subscriptions import SubscriptionState
 
 DEVICES_SHOWN = 12
 ROWS_SHOWN = 20
 RELOAD_SECONDS = 10.0
 DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
+_STATE_TEXTS = {
+    SubscriptionState.ACTIVE: "subscribed",
+    SubscriptionState.ASKED: "asked for",
+    SubscriptionState.REFUSED: "refused",
+}
 # What answers requests names no device: it may be about this one.
 _OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
@@ -41,8 +47,8 @@ class ResourceRow:
         is_stale: Whether the device's own time for it is over.
         drift: How desired and reported value differ; ``None`` where they do not.
         drift_text: The same in words, and on a second line the value that was asked for.
-        subscription: ``subscribed``, ``asked for``, ``by another key`` or empty.
-        is_own: Whether this application has a subscription of it.
+        subscription: ``subscribed``, ``asked for``, ``refused``, ``by another key`` or empty.
+        is_own: Whether this application has a subscription of it, or has asked for one.
         activity: What is under way (``reading …``).
     """
 
@@ -60,11 +66,14 @@ class ResourceRow:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What one look at a device gave; ``own`` is ``None`` where the key may not ask for subscriptions."""
+    """What one look at a device gave; ``own`` is ``None`` where the key may not ask for subscriptions.
+
+    ``own`` are this application's subscriptions by path.
+    """
 
     device: DeviceObject
     drift: Mapping[str, DriftKind]
-    own: frozenset[str] | None
+    own: Mapping[str, SubscriptionState] | None
 
 
 class ExplorerModel:
@@ -243,7 +252,7 @@ class ExplorerModel:
         device_id = self.device_id
         if device_id is None or self._loaded is None:
             return
-        if path in (self._loaded.own or ()):
+        if _is_held(self._loaded, path):
             self._begin(device_id, path, "ending …", lambda: self._client.unsubscribe(device_id, path))
         else:
             self._begin(device_id, path, "subscribing …", lambda: self._client.subscribe(device_id, path))
@@ -343,7 +352,6 @@ class ExplorerModel:
     def _row(self, loaded: _Loaded, resource: Resource) -> ResourceRow:
         now = loaded.device.created_at
         reported = resource.reported
-        own = loaded.own or frozenset()
         return ResourceRow(
             path=resource.path,
             label=resource.label,
@@ -352,8 +360,8 @@ class ExplorerModel:
             is_stale=bool(reported and reported.expires_at and reported.expires_at < now),
             drift=loaded.drift.get(resource.path),
             drift_text=_drift_text(resource, loaded.drift.get(resource.path)),
-            subscription=_subscription(resource.subscribed, resource.path in own, loaded.own is not None),
-            is_own=resource.path in own,
+            subscription=_subscription(loaded, resource),
+            is_own=_is_held(loaded, resource.path),
             activity=self._activities.get((loaded.device.device_id, resource.path), ""),
         )
 
@@ -362,14 +370,26 @@ def _look_at(client: MirrorClient, device_id: str) -> _Loaded:
     device = client.get_device(device_id)
     drift = drift_frame(device.to_frame(raw=True))
     kinds = {str(path): DriftKind(kind) for path, kind in zip(drift["path"], drift["kind"], strict=True)}
-    return _Loaded(device, kinds, _own_subscriptions(client, device_id))
+    return _Loaded(device, kinds, _own_subscriptions(client, device))
 
 
-def _own_subscriptions(client: MirrorClient, device_id: str) -> frozenset[str] | None:
+def _own_subscriptions(client: MirrorClient, device: DeviceObject) -> dict[str, SubscriptionState] | None:
     try:
-        return frozenset(client.list_subscriptions(device_id))
+        paths = client.list_subscriptions(device.device_id)
+        return {path: _state_of(client, device, path) for path in paths}
     except AccessDenied:
         return None
+
+
+def _state_of(client: MirrorClient, device: DeviceObject, path: str) -> SubscriptionState:
+    resource = device.resources.get(path)
+    if resource is not None and resource.subscribed:
+        return SubscriptionState.ACTIVE
+    return client.subscription_state(device.device_id, path)
+
+
+def _is_held(loaded: _Loaded, path: str) -> bool:
+    return (loaded.own or {}).get(path, SubscriptionState.NONE).is_held
 
 
 def _choice_text(device: Device, has_twin: bool) -> str:
@@ -384,9 +404,10 @@ def _drift_text(resource: Resource, kind: DriftKind | None) -> str:
     return f"{DRIFT_MARKS[kind]}\n{value_text(wanted, resource.unit)}"
 
 
-def _subscription(is_accepted: bool, is_own: bool, is_known: bool) -> str:
-    if is_own:
-        return "subscribed" if is_accepted else "asked for"
-    if is_accepted:
-        return "by another key" if is_known else "subscribed"
+def _subscription(loaded: _Loaded, resource: Resource) -> str:
+    state = (loaded.own or {}).get(resource.path, SubscriptionState.NONE)
+    if state in _STATE_TEXTS:
+        return _STATE_TEXTS[state]
+    if resource.subscribed:
+        return "by another key" if loaded.own is not None else "subscribed"
     return ""
