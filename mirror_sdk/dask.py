@@ -78,7 +78,8 @@ def read_mirror(
     Asks the service at once for ranges of ids with as many devices each, and for nothing else.
 
     Args:
-        base_url: Address of the service, as the workers reach it; by default as :meth:`mirror_sdk.MirrorClient.from_env` takes it.
+        base_url: Address of the service, as the workers reach it; by default that of
+            :meth:`mirror_sdk.MirrorClient.from_env`.
         api_key: Access key. What is given goes to the workers with the graph, and is not shown in it. Without it this
             process and each worker take ``API_KEY`` from their own environment.
         paths: Path patterns (``/3303/*``); ``None`` takes every resource.
