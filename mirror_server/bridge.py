@@ -40,6 +40,7 @@ _Send = Callable[[_Message], Awaitable[None]]
 _DEFAULTS = Settings()
 _PIECE_BYTES = 64 * 1024
 _EXPECTED_CHUNK_BYTES = 256 * 1024
+_LARGE_BYTES = 256 * 1024
 _LAST_SECONDS = 0.5
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
@@ -74,6 +75,7 @@ class Bridge:
         self._places = Places(max_parked_polls, poll_share)
         self._unread = _Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
+        self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
 
@@ -102,6 +104,14 @@ class Bridge:
             self._app, _environ_of({**_NOTHING_KNOWN, **scope, "headers": []}, b"") | {REFUSED: refusal}
         )
         return answer.status, answer.headers, answer.body
+
+    def _note_large(self, environ: WSGIEnvironment) -> None:
+        """Let others have their turn before the same key gets another answer, which may take as long to make."""
+        self._large_for = environ.get("HTTP_AUTHORIZATION")
+        asyncio.get_running_loop().call_soon(self._end_large)
+
+    def _end_large(self) -> None:
+        self._large_for = None
 
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
@@ -149,8 +159,12 @@ class Bridge:
             downloads.append(download)
 
         environ = _environ_of(scope, body)
+        while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
+            await asyncio.sleep(0)
         environ |= {PARK: park, STREAM: take, DOWNLOAD: take_download, IS_FULL: self._unread.is_full}
         answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
+        if answer is not None and len(answer.body) > _LARGE_BYTES:
+            self._note_large(environ)
         reader = self._unread.reader(noted(environ).get("application", ""), send)
         if downloads and answer is not None:
             await self._download(downloads[0], answer, receive, reader)

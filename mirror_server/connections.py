@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mirror_server.config import Settings
@@ -63,6 +63,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._settings = settings
         self._answer_refusal = answer_refusal
         self._refusal: Refusal | None = None
+        self._answered: RequestResponseCycle | None = None
         self._is_over = False
         self._in_head = False
         self._in_message = False
@@ -93,6 +94,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._stop_timer()
         self._stop_write_timer()
+        self._give_up_answer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -138,6 +140,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._refusal is not None:
             raise _Refused
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
         self._in_head = False
         self._untold_bytes = 0
 
@@ -187,13 +191,18 @@ class BoundedConnection(HttpToolsProtocol):
             if self._in_head or not self._in_message:
                 self.cycle.keep_alive = False
                 return
+            self._give_up_answer()
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
         self._write(self._answer_refusal(refusal, self.scope if self._in_message else {"client": self.client}))
         self._linger()
+
+    def _give_up_answer(self) -> None:
+        """Tell the request that is being answered that its client is gone; uvicorn tells only the last that came."""
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def _write(self, answer: Answer) -> None:
         status, headers, body = answer
@@ -221,6 +230,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Called by uvicorn when an answer is handed over to be sent."""
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
         super().on_response_complete()
         if self.transport.is_closing():
             self._end_within(self._settings.write_timeout_seconds)
