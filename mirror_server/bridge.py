@@ -41,6 +41,7 @@ _DEFAULTS = Settings()
 _PIECE_BYTES = 64 * 1024
 _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LARGE_BYTES = 256 * 1024
+_SMALL_BYTES = 16 * 1024
 _LAST_SECONDS = 0.5
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
@@ -121,13 +122,7 @@ class Bridge:
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
-        try:
-            async with asyncio.timeout(self._body_timeout_seconds):
-                body = await _read_body(receive, self._max_body_bytes)
-        except TimeoutError:
-            refusal = Refusal(408, "the body did not arrive in time; send it at once")
-            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
-            return
+        body = await self._body(scope, receive, send)
         if body is None:
             return
         parked: list[Deferred] = []
@@ -163,8 +158,10 @@ class Bridge:
             await asyncio.sleep(0)
         environ |= {PARK: park, STREAM: take, DOWNLOAD: take_download, IS_FULL: self._unread.is_full}
         answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
-        if answer is not None and len(answer.body) > _LARGE_BYTES:
-            self._note_large(environ)
+        if answer is not None and not (streams or downloads or parked) and len(answer.body) <= _SMALL_BYTES:
+            # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
+            await answer.send(send)
+            return
         reader = self._unread.reader(noted(environ).get("application", ""), send)
         if downloads and answer is not None:
             await self._download(downloads[0], answer, receive, reader)
@@ -179,7 +176,19 @@ class Bridge:
             if held_by:
                 self._places.give_back(held_by[0])
         if answer is not None:
+            if len(answer.body) > _LARGE_BYTES:
+                self._note_large(environ)
             await reader.send(answer)
+
+    async def _body(self, scope: _Message, receive: _Receive, send: _Send) -> bytes | None:
+        """The body; ``None`` when the client went away, or was told that it took too long."""
+        try:
+            async with asyncio.timeout(self._body_timeout_seconds):
+                return await _read_body(receive, self._max_body_bytes)
+        except TimeoutError:
+            refusal = Refusal(408, "the body did not arrive in time; send it at once")
+            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
+            return None
 
     async def _wait(
         self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive, reader: _Reader
@@ -478,7 +487,10 @@ class _Answer:
         if is_last:
             self.headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await _send_pieces(send, self.body, is_end=True)
+        if len(self.body) > _PIECE_BYTES:
+            await _send_pieces(send, self.body, is_end=True)
+        else:
+            await send({"type": "http.response.body", "body": self.body})
 
 
 async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:
