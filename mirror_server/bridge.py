@@ -40,6 +40,8 @@ _Send = Callable[[_Message], Awaitable[None]]
 _DEFAULTS = Settings()
 _PIECE_BYTES = 64 * 1024
 _EXPECTED_CHUNK_BYTES = 256 * 1024
+_LARGE_BYTES = 256 * 1024
+_SMALL_BYTES = 16 * 1024
 _LAST_SECONDS = 0.5
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 _LONGEST_DOWNLOAD_SECONDS = 900
@@ -74,6 +76,7 @@ class Bridge:
         self._places = Places(max_parked_polls, poll_share)
         self._unread = _Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
+        self._large_for: str | None = None
         self._stopping = asyncio.Event()
         self._parked: set[Callable[[], None]] = set()
 
@@ -103,6 +106,14 @@ class Bridge:
         )
         return answer.status, answer.headers, answer.body
 
+    def _note_large(self, environ: WSGIEnvironment) -> None:
+        """Let others have their turn before the same key gets another answer, which may take as long to make."""
+        self._large_for = environ.get("HTTP_AUTHORIZATION")
+        asyncio.get_running_loop().call_soon(self._end_large)
+
+    def _end_large(self) -> None:
+        self._large_for = None
+
     def stop_waiting(self) -> None:
         """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
         self._stopping.set()
@@ -111,13 +122,7 @@ class Bridge:
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
-        try:
-            async with asyncio.timeout(self._body_timeout_seconds):
-                body = await _read_body(receive, self._max_body_bytes)
-        except TimeoutError:
-            refusal = Refusal(408, "the body did not arrive in time; send it at once")
-            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
-            return
+        body = await self._body(scope, receive, send)
         if body is None:
             return
         parked: list[Deferred] = []
@@ -149,8 +154,14 @@ class Bridge:
             downloads.append(download)
 
         environ = _environ_of(scope, body)
+        while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
+            await asyncio.sleep(0)
         environ |= {PARK: park, STREAM: take, DOWNLOAD: take_download, IS_FULL: self._unread.is_full}
         answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
+        if answer is not None and not (streams or downloads or parked) and len(answer.body) <= _SMALL_BYTES:
+            # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
+            await answer.send(send)
+            return
         reader = self._unread.reader(noted(environ).get("application", ""), send)
         if downloads and answer is not None:
             await self._download(downloads[0], answer, receive, reader)
@@ -165,7 +176,19 @@ class Bridge:
             if held_by:
                 self._places.give_back(held_by[0])
         if answer is not None:
+            if len(answer.body) > _LARGE_BYTES:
+                self._note_large(environ)
             await reader.send(answer)
+
+    async def _body(self, scope: _Message, receive: _Receive, send: _Send) -> bytes | None:
+        """The body; ``None`` when the client went away, or was told that it took too long."""
+        try:
+            async with asyncio.timeout(self._body_timeout_seconds):
+                return await _read_body(receive, self._max_body_bytes)
+        except TimeoutError:
+            refusal = Refusal(408, "the body did not arrive in time; send it at once")
+            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
+            return None
 
     async def _wait(
         self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive, reader: _Reader
@@ -464,7 +487,10 @@ class _Answer:
         if is_last:
             self.headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await _send_pieces(send, self.body, is_end=True)
+        if len(self.body) > _PIECE_BYTES:
+            await _send_pieces(send, self.body, is_end=True)
+        else:
+            await send({"type": "http.response.body", "body": self.body})
 
 
 async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:

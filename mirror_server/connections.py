@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mirror_server.config import Settings
@@ -61,8 +61,12 @@ class BoundedConnection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings = settings
+        self._max_headers, self._max_head_bytes = settings.max_headers, settings.max_head_bytes
+        # It is only given to the event loop, which takes any number.
+        self.timeout_keep_alive = settings.idle_timeout_seconds  # type: ignore[assignment]
         self._answer_refusal = answer_refusal
         self._refusal: Refusal | None = None
+        self._answered: RequestResponseCycle | None = None
         self._is_over = False
         self._in_head = False
         self._in_message = False
@@ -85,7 +89,9 @@ class BoundedConnection(HttpToolsProtocol):
             message = "too many connections are open on this server; try again later, and close those you do not use"
             self._refuse(Refusal(503, message, reason="TOO_MANY_CONNECTIONS", retry_after_seconds=5))
         else:
-            self._begin_idle()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what was to happen with it."""
@@ -93,24 +99,32 @@ class BoundedConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._stop_timer()
         self._stop_write_timer()
+        self._give_up_answer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take what came, in pieces: how much of one belongs to which request is not known exactly."""
-        for begin in range(0, len(data), _PIECE_BYTES):
-            if self._is_over:
-                return
-            self._take(data if len(data) <= _PIECE_BYTES else data[begin : begin + _PIECE_BYTES])
-
-    def _take(self, piece: bytes) -> None:
-        self._piece_bytes = len(piece)
-        self._untold_bytes += self._piece_bytes
-        self._begins_piece = not self._in_message
-        super().data_received(piece)
         if self._is_over:
             return
+        size = len(data)
+        if size > _PIECE_BYTES:
+            for begin in range(0, size, _PIECE_BYTES):
+                self.data_received(data[begin : begin + _PIECE_BYTES])
+            return
+        self._piece_bytes = size
+        self._untold_bytes += size
+        self._begins_piece = not self._in_message
+        super().data_received(data)
+        if self._timer is None and not self._in_message and self._is_answering():
+            # Nearly always: a whole request came.
+            return
+        if not self._is_over:
+            self._look()
+
+    def _look(self) -> None:
+        """Refuse what is too large, and give what is to come its time."""
         refusal = self._head_refusal() if self._in_head else None
-        if refusal is None and self._untold_bytes > self._settings.max_head_bytes:
+        if refusal is None and self._untold_bytes > self._max_head_bytes:
             refusal = self._too_large()
         if refusal is not None:
             self._refuse(refusal)
@@ -132,12 +146,15 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Called by the parser; raising stops it."""
-        self._refusal = self._head_refusal()
+        if len(self.headers) > self._max_headers or self._untold_bytes + self._slack_bytes > self._max_head_bytes:
+            self._refusal = self._head_refusal()
         if self._refusal is None and len(self.pipeline) >= _MOST_PIPELINED:
             self._refusal = Refusal(400, "too many requests came before their answers; wait for these, then send more")
         if self._refusal is not None:
             raise _Refused
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
         self._in_head = False
         self._untold_bytes = 0
 
@@ -153,9 +170,9 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def _head_refusal(self) -> Refusal | None:
-        if len(self.headers) > self._settings.max_headers:
-            return Refusal(431, f"more than {self._settings.max_headers} headers; send fewer")
-        most = self._settings.max_head_bytes
+        if len(self.headers) > self._max_headers:
+            return Refusal(431, f"more than {self._max_headers} headers; send fewer")
+        most = self._max_head_bytes
         if self._untold_bytes + self._slack_bytes > most and self._known_head_bytes() > most:
             return self._too_large()
         return None
@@ -164,10 +181,10 @@ class BoundedConnection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + _HEADER_MARKS for name, value in self.headers)
 
     def _too_large(self) -> Refusal:
-        limit = f"{self._settings.max_head_bytes} bytes"
+        limit = f"{self._max_head_bytes} bytes"
         if not self._in_head:
             return Refusal(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
-        if len(self.url) > self._settings.max_head_bytes / 2:
+        if len(self.url) > self._max_head_bytes / 2:
             return Refusal(414, f"request line and headers are larger than {limit}; ask for less at a time")
         return Refusal(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
 
@@ -187,13 +204,18 @@ class BoundedConnection(HttpToolsProtocol):
             if self._in_head or not self._in_message:
                 self.cycle.keep_alive = False
                 return
+            self._give_up_answer()
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
         self._write(self._answer_refusal(refusal, self.scope if self._in_message else {"client": self.client}))
         self._linger()
+
+    def _give_up_answer(self) -> None:
+        """Tell the request that is being answered that its client is gone; uvicorn tells only the last that came."""
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def _write(self, answer: Answer) -> None:
         status, headers, body = answer
@@ -210,26 +232,20 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.write_eof()
         self._end_within(_LINGER_SECONDS)
 
-    def _begin_idle(self) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self._settings.idle_timeout_seconds, self.timeout_keep_alive_handler
-        )
-
     def timeout_keep_alive_handler(self) -> None:
         """Called when no request began for a while."""
         self._end()
 
     def on_response_complete(self) -> None:
         """Called by uvicorn when an answer is handed over to be sent."""
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
         super().on_response_complete()
         if self.transport.is_closing():
             self._end_within(self._settings.write_timeout_seconds)
         elif self._in_message and not self._in_head and self.cycle.response_complete:
             # The rest of a body that was refused.
             self._linger()
-        elif self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
-            self._begin_idle()
 
     def _end(self) -> None:
         """Close it as soon as the client took what was sent."""

@@ -22,6 +22,7 @@ import click
 import device_object
 import fleet
 import growth
+import hostile
 import import_time
 import observation
 import polls
@@ -37,7 +38,18 @@ from run_settings import Run, Scale
 
 BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
     module.NAME: module.measure
-    for module in (device_object, observation, read_value, polls, fleet, growth, processes, import_time, call_overhead)
+    for module in (
+        device_object,
+        observation,
+        read_value,
+        polls,
+        fleet,
+        growth,
+        processes,
+        import_time,
+        call_overhead,
+        hostile,
+    )
 }
 _TITLES = ("benchmark", "what", "figure", "goal", "met", "sides")
 
@@ -74,6 +86,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--rules", default=1000, type=click.IntRange(10, 1024), help="How many presubscription rules there are.")
 @click.option("--registrations", default=10_000, type=click.IntRange(min=10), help="How many devices register.")
 @click.option("--fleet", default=10_000, type=_COUNT, help="How many devices the table of a fleet has.")
+@click.option("--flood-mib", default=96, type=_COUNT, help="How much a hostile client sends on one connection.")
+@click.option("--deaf", default=100, type=_COUNT, help="How many connections read none of their answers.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether to install and measure other programs.")
 @click.option(
     "--cache",

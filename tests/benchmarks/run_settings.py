@@ -31,6 +31,8 @@ class Scale:
     rules: int
     registrations: int
     fleet: int
+    flood_mib: int
+    deaf: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,24 @@ def test_who_leaves_answers_unread_gets_no_more_of_them_until_they_are_taken(ser
     asyncio.run(check())
 
 
+def test_others_are_served_between_the_large_answers_of_one_key(server):
+    bridge, key = small_room(server)
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+    other = server.key()
+
+    async def check():
+        order = []
+        large = [Request(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
+        between = Request(bridge, other, "/v3/devices")
+        for each in (*large, between):
+            each.task.add_done_callback(lambda _, each=each: order.append(each))
+        await asyncio.gather(*(each.task for each in (*large, between)))
+        assert {each.status for each in large} == {200}
+        assert order.index(between) <= 1
+
+    asyncio.run(check())
+
+
 def test_held_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_when_there_is(server):
     bridge, key = small_room(server)
     app_id, body = key.split("_")[1], {"ep": "y" * 60_000}

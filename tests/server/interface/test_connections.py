@@ -244,6 +244,24 @@ def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answer
     run(server, check)
 
 
+def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(server):
+    key = server.key()
+    poll = b"GET /v2/notification/pull?after=latest&hold=55 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
+
+    async def check(served):
+        before = server.services.log.open_polls
+        _, writer = await served.connect()
+        writer.write(poll + HEALTH + b"\r\n")
+        async with asyncio.timeout(10):
+            while server.services.log.open_polls == before:
+                await asyncio.sleep(0)
+            writer.transport.abort()
+            while server.services.log.open_polls > before:
+                await asyncio.sleep(0)
+
+    run(server, check)
+
+
 def test_a_client_that_takes_nothing_is_let_go(server):
     key = server.key()
     server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))

@@ -1,0 +1,127 @@
+"""What programs that mean harm can do to the others: memory they make the server take, and how long others wait.
+
+One connection without a key sends headers without an end, or many requests without reading an answer; many connections
+of one key ask for large pages and take none of them. Meanwhile somebody else asks whether the server is well. Memory is
+the most the server had above what it had before, and after everything has ended the same again must be possible.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from pathlib import Path
+
+import orjson
+from children import Server
+from filling import Filled, fill
+from machine import allow_many_connections
+from measuring import Figure, at_most
+from polls import resident_bytes
+from run_settings import Run, get
+from serving import mirror
+
+from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.store import logs
+from mirror_server.store.database import Database
+
+NAME = "hostile"
+_MIB = 1 << 20
+_ENTRY_BYTES = 4000
+_ENTRIES = 1100
+_LOOK_SECONDS = 0.01
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    allow_many_connections()
+    filled = fill(run.folder / "hostile.db", device_count=1, resource_count=1)
+    fill_log(filled)
+    page = get("/v2/notification/pull?after=0&hold=0", filled.key).encode()
+    attacks: dict[str, Callable[[Server], None]] = {
+        f"{run.scale.flood_mib} MiB of headers without a key": partial(flood, mib=run.scale.flood_mib, piece=_HEADERS),
+        f"{run.scale.flood_mib} MiB of requests without a key": partial(
+            flood, mib=run.scale.flood_mib, piece=_REQUESTS
+        ),
+        f"{run.scale.deaf} connections that take no page": partial(
+            leave_unread, request=page, count=run.scale.deaf, seconds=2 * run.scale.seconds
+        ),
+    }
+    for what, attack in attacks.items():
+        with mirror(run, filled, run.cores.one) as server:
+            grown_mib, slowest_ms = watch(server, attack)
+        yield Figure(NAME, f"{what}: memory", grown_mib, "MiB", at_most(64))
+        yield Figure(NAME, f"{what}: slowest answer to another", slowest_ms, "ms", at_most(500))
+
+
+_HEADERS = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 90) for number in range(600))
+_REQUESTS = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\n\r\n" * 1500
+
+
+def fill_log(filled: Filled) -> None:
+    """Make the log of the key's application so long that one page is as large as pages become."""
+    app_id = filled.key.split("_")[1]
+    body = orjson.dumps({"ep": filled.device_ids[0], "path": filled.paths[0], "payload": "A" * _ENTRY_BYTES})
+    entries = [(filled.device_ids[0], body)] * _ENTRIES
+    with closing(Database(filled.url)) as database:
+        database.write(
+            lambda session: logs.append(session, app_id, entries, kind=NOTIFICATIONS, at=int(time.time() * 1000))
+        )
+
+
+def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, float]:
+    """How much memory the server took while it was attacked, and how long another client waited at most."""
+    ask_well(server)
+    before = resident_bytes(server.pid)
+    slowest = 0.0
+    attacking = threading.Thread(target=attack, args=(server,))
+    attacking.start()
+    while attacking.is_alive():
+        began = time.perf_counter()
+        ask_well(server)
+        slowest = max(slowest, time.perf_counter() - began)
+        attacking.join(_LOOK_SECONDS)
+    return max(most_resident_bytes(server.pid) - before, 1) / _MIB, 1000 * slowest
+
+
+def most_resident_bytes(pid: int) -> int:
+    """The most a process ever had in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def ask_well(server: Server) -> None:
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        while connection.recv(65536):
+            pass
+
+
+def flood(server: Server, *, mib: int, piece: bytes) -> None:
+    """Send so much on one connection, without reading, until the server ends it or takes nothing for a second."""
+    with closing(socket.create_connection(("127.0.0.1", server.port))) as connection, suppress(OSError):
+        connection.sendall(b"" if piece is _REQUESTS else b"GET / HTTP/1.1\r\nHost: x\r\n")
+        connection.settimeout(1)
+        for _ in range(mib * _MIB // len(piece)):
+            connection.sendall(piece)
+
+
+def leave_unread(server: Server, *, request: bytes, count: int, seconds: float) -> None:
+    """Ask for something on many connections again and again, and read nothing."""
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = stack.enter_context(closing(socket.socket()))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.setblocking(False)
+            connections.append(connection)
+        end_at = time.monotonic() + seconds
+        while time.monotonic() < end_at:
+            for connection in connections:
+                with suppress(OSError):
+                    connection.send(request)
+            select.select([], [], [], 0.1)
