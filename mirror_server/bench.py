@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourceBody
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.fleet import Heard
+from mirror_server.core.instants import from_datetime
 from mirror_server.devices.simulator import BenchRefused, SimulatedResource, Simulator, UnknownSimulatedDevice
 from mirror_server.store import devices, settings
 from mirror_server.store.database import Database
@@ -18,6 +20,9 @@ from mirror_server.store.failures import StorageFailed
 T = TypeVar("T")
 
 CLOCK_SETTING = "manual_clock_now"
+
+CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
+"""A manual clock stops before. Times are told up to the end of that year, and what is kept ends later than now."""
 
 
 class Bench:
@@ -82,13 +87,18 @@ class Bench:
         """Advance the manual clock, with all that becomes due on the way.
 
         Raises:
-            Refusal: The clock is not manual (400).
+            Refusal: The clock is not manual, or would pass its end (400).
         """
         if not isinstance(self.clock, ManualClock):
             raise Refusal(400, "the clock runs by itself; start the server with --clock manual to advance it")
         milliseconds = round(seconds * 1000)
         # Stored first: after a crash half-way the clock must not stand before what happened already.
         until_at = self.clock.now() + milliseconds
+        if until_at >= CLOCK_ENDS_AT:
+            left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
+            raise Refusal.of_field(
+                "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
+            )
         self._database.write(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
 

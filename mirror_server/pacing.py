@@ -6,6 +6,7 @@ import threading
 import time
 
 from mirror_server.bench import Bench
+from mirror_server.core.errors import Refusal
 from mirror_server.store.failures import StorageFailed
 
 _TICK_SECONDS = 1.0
@@ -46,6 +47,6 @@ class Pacing:
     def _advance(self, seconds: float) -> None:
         try:
             self._bench.run(lambda bench: bench.advance(seconds)).result()
-        except StorageFailed:
-            # Told by whoever cannot store; time stands still until it can be stored again.
+        except (StorageFailed, Refusal):
+            # Told by whoever cannot store; time stands still until it can be stored again, and at its end for good.
             return

@@ -28,6 +28,9 @@ and answered later, through a notification log that a long poll, a webhook or an
 It follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo); operations,
 parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
 
+Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
+for the client's own `If-None-Match`.
+
 A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
 of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
 refused; filters and `path` may be, and all filters have to hold.

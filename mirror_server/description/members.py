@@ -40,7 +40,7 @@ _OF_MODELS = {
         "payload": "The value that was read, in base64; empty when there is none.",
         "timestamp": "When the request ended, in milliseconds since 1970; only with `after`, or when it was asked for.",
     },
-    "BenchAdvance": {"advance_seconds": "How much time is to pass."},
+    "BenchAdvance": {"advance_seconds": "How much time is to pass; the clock stops before the year 9999."},
     "BenchClock": {"now": "The time for the server.", "manual": "Whether the clock stands still until it is advanced."},
     "BenchDevice": {
         "id": "The device's id.",

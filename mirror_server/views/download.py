@@ -25,7 +25,6 @@ class Download(Response):
         self, chunks: Generator[bytes], *, release: Callable[[], object], content_type: str, headers: Mapping[str, str]
     ) -> None:
         super().__init__(self._each(), content_type=content_type, headers=dict(headers))
-        self.headers["Cache-Control"] = "no-store"
         self._chunks = chunks
         self._release = release
         self._is_taken = False

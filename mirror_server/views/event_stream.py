@@ -48,7 +48,6 @@ class EventStream(Response):
         self, log: NotificationLog, app_id: str, after: int, is_admitted: Callable[[], bool] = lambda: True
     ) -> None:
         super().__init__(self._blocking(), content_type="text/event-stream")
-        self.headers["Cache-Control"] = "no-store"
         self._log = log
         self._app_id = app_id
         self._after = after

@@ -16,7 +16,6 @@ _HEADERS = {
     " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
     "Cache-Control": "no-cache",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 
 

@@ -1,0 +1,95 @@
+"""What every answer carries: nobody on the way keeps it, and no browser takes it for something else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from mirror_server.bridge import Bridge
+from mirror_server.keys import Scope
+
+PAGE = ["/", "/page/page.js", "/page/page.css"]
+PATHS = [
+    ("GET", "/v3/devices/{device}/echo", 200),
+    ("HEAD", "/v3/devices/{device}/echo", 200),
+    ("GET", "/v3/devices", 200),
+    ("GET", "/v3/device-echo", 200),
+    ("GET", "/v2/notification/pull?hold=0&after=0", 200),
+    ("GET", "/v2/notification/pull?hold=0&after=latest", 204),
+    ("GET", "/v2/subscriptions/nobody", 404),
+    ("GET", "/v2/device-requests", 200),
+    ("PUT", "/v2/subscriptions", 400),
+    ("DELETE", "/v2/subscriptions", 204),
+    ("POST", "/v3/devices", 405),
+    ("GET", "/nothing", 404),
+    ("GET", "/page/nothing.js", 404),
+    ("GET", "/metrics", 200),
+    ("GET", "/healthz", 200),
+    ("GET", "/readyz", 200),
+    ("GET", "/openapi.json", 200),
+    ("POST", "/sim/v1/clock", 400),
+]
+
+
+@pytest.fixture(scope="module")
+def server(shared_server):
+    shared_server.all_scopes = shared_server.key(*Scope)
+    shared_server.device = shared_server.add_device(shared_server.all_scopes, "sensor-1")
+    return shared_server
+
+
+def check(headers):
+    assert headers.getlist("Cache-Control") == ["no-store"]
+    assert headers.getlist("X-Content-Type-Options") == ["nosniff"]
+
+
+@pytest.mark.parametrize(("method", "path", "status"), PATHS)
+def test_an_answer_is_kept_by_nobody(server, method, path, status):
+    answer = server.call(server.all_scopes, method, path.format(device=server.device))
+    assert answer.status_code == status
+    check(answer.headers)
+
+
+def test_a_refused_key_is_told_so_with_them_too(server):
+    answer = server.call("wrong", "GET", "/v3/devices")
+    assert answer.status_code == 401
+    check(answer.headers)
+
+
+def test_a_device_object_that_is_unchanged_is_304_as_before(server):
+    path = f"/v3/devices/{server.device}/echo"
+    tag = server.call(server.all_scopes, "GET", path).headers["ETag"]
+    again = server.call(server.all_scopes, "GET", path, headers={"If-None-Match": tag})
+    assert (again.status_code, again.get_data(), again.headers["ETag"]) == (304, b"", tag)
+    check(again.headers)
+
+
+@pytest.mark.parametrize("path", PAGE)
+def test_files_of_the_page_may_be_kept_and_asked_for_again(server, path):
+    answer = server.call(None, "GET", path)
+    assert answer.headers.getlist("Cache-Control") == ["no-cache"]
+    assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"]
+    again = server.call(None, "GET", path, headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status_code == 304
+
+
+def test_answers_of_the_event_loop_carry_them_too(server):
+    """At once, parked, and parked until something is stored."""
+    transport = httpx.ASGITransport(app=Bridge(server.app, max_body_bytes=1000, max_parked_polls=10))
+    headers = {"Authorization": f"Bearer {server.all_scopes}"}
+
+    async def ask():
+        async with httpx.AsyncClient(transport=transport, base_url="http://mirror.test", headers=headers) as client:
+            return [
+                await client.get(f"/v3/devices/{server.device}/echo"),
+                await client.get("/v3/device-echo"),
+                await client.delete("/v2/subscriptions"),
+                await client.get("/v2/notification/pull", params={"after": "latest", "hold": 1}),
+            ]
+
+    for answer in asyncio.run(ask()):
+        assert answer.is_success
+        assert answer.headers.get_list("Cache-Control") == ["no-store"]
+        assert answer.headers.get_list("X-Content-Type-Options") == ["nosniff"]

@@ -1,0 +1,74 @@
+"""A manual clock stops before the year 9999, and all that ends later than now can still be told."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from mirror_server.bench import CLOCK_ENDS_AT, CLOCK_SETTING
+from mirror_server.pacing import Pacing
+from mirror_server.store import settings
+
+DAY_SECONDS = 24 * 3600
+LAST = "9998-12-31T23:59:59.999Z"
+
+
+@pytest.fixture
+def late(server):
+    """A server whose clock stands ten days before its end."""
+    begin_at = CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000
+    server.services.database.write(partial(settings.put, name=CLOCK_SETTING, value=str(begin_at)))
+    server.restart()
+    return server
+
+
+def advance(server, key, seconds):
+    return server.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds})
+
+
+def test_it_stops_with_a_400_that_says_so_and_stays_where_it_is(late):
+    key = late.key()
+    for _ in range(2):
+        refused = advance(late, key, 11 * DAY_SECONDS)
+        assert refused.status_code == 400
+        assert [field["name"] for field in refused.json["fields"]] == ["advance_seconds"]
+        assert f"before the year 9999, {10 * DAY_SECONDS - 1} s from now" in refused.json["message"]
+    assert advance(late, key, 10 * DAY_SECONDS - 0.001).json["now"] == LAST
+    assert advance(late, key, 0.001).status_code == 400
+    late.restart()
+    assert late.call(key, "GET", "/sim/v1/clock").json["now"] == LAST
+
+
+def test_what_ends_after_the_clock_can_be_told(late):
+    key = late.key()
+    device_id = late.add_device(key, "sensor-1", queue_mode=True)
+    assert advance(late, key, 10 * DAY_SECONDS - 0.001).status_code == 200
+    late.patch(key, device_id, online=False)
+    assert late.place(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=30 * DAY_SECONDS).status_code == 202
+    (waiting,) = late.call(key, "GET", "/v2/device-requests").json["data"]
+    assert waiting["expires_at"] == "9999-01-30T23:59:59.999Z"
+    for path in (f"/v3/devices/{device_id}/echo", "/v3/devices", "/v3/device-echo", f"/v3/devices/{device_id}"):
+        assert late.call(key, "GET", path).status_code == 200
+    for accept in ("application/vnd.apache.arrow.stream", "application/x-ndjson"):
+        assert late.call(key, "GET", "/v3/device-echo", headers={"Accept": accept}).get_data()
+
+
+def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):
+    monkeypatch.setattr("mirror_server.pacing._TICK_SECONDS", 0)
+    refusals = []
+    run = late.services.bench.run
+
+    def watched(act):
+        future = run(act)
+        refusals.append(future.exception(10))
+        if len(refusals) == 2:
+            pacing._closed.set()
+        return future
+
+    monkeypatch.setattr(late.services.bench, "run", watched)
+    pacing = Pacing(late.services.bench, pace=1e12)
+    pacing.start()
+    pacing._thread.join(10)
+    assert all(refusals)
+    assert late.now == CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000
