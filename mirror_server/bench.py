@@ -10,8 +10,8 @@ from typing import TypeVar
 from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourceBody
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
-from mirror_server.devices.fleet import Heard
 from mirror_server.core.instants import from_datetime
+from mirror_server.devices.fleet import Heard
 from mirror_server.devices.simulator import BenchRefused, SimulatedResource, Simulator, UnknownSimulatedDevice
 from mirror_server.store import devices, settings
 from mirror_server.store.database import Database

@@ -90,12 +90,16 @@ class DeviceSide:
 def _keep_busy(
     begin: Callable[[], Any], in_flight: int, go_on: Callable[[float, int], bool]
 ) -> tuple[list[float], float]:
-    """Keep ``in_flight`` futures open for as long as ``go_on(began, begun)``; the seconds of each and of all."""
+    """Keep ``in_flight`` futures open for as long as ``go_on(began, begun)``, at least one; seconds of each and all.
+
+    Raises:
+        TimeoutError: One of them is still open a minute later.
+    """
     free = threading.Semaphore(in_flight)
     taken: list[float] = []
     failures: list[BaseException] = []
     began, begun = time.perf_counter(), 0
-    while go_on(began, begun) and not failures:
+    while (not begun or go_on(began, begun)) and not failures:
         free.acquire()
         started = time.perf_counter()
 
@@ -108,7 +112,8 @@ def _keep_busy(
         begin().add_done_callback(done)
         begun += 1
     for _ in range(in_flight):
-        free.acquire(timeout=_LAST_SECONDS)
+        if not free.acquire(timeout=_LAST_SECONDS):
+            raise TimeoutError(f"what a device sent was not stored within {_LAST_SECONDS} s")
     if failures:
         raise failures[0]
     return taken, time.perf_counter() - began

@@ -31,7 +31,7 @@ def run(
     names = cycle(device_ids)
     (seq,) = connection.execute("SELECT last_seq FROM logs WHERE app_id = ?", (app_id,)).fetchone()
     began, stored = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
+    while not stored or time.perf_counter() - began < seconds:
         some, at = list(islice(names, batch)), int(time.time() * 1000)
         values = [(name, path, f"{stored % 1000 / 10}".encode(), at) for name in some]
         entries = [(app_id, seq + place, at, name, _body(name, path, at)) for place, name in enumerate(some, 1)]

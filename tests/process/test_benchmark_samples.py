@@ -1,0 +1,74 @@
+"""However slow the machine is, a measurement has a sample: what is measured is waited for."""
+
+import asyncio
+import importlib
+import sqlite3
+import threading
+from concurrent.futures import Future
+
+import pytest
+from process_server import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "benchmarks"))
+
+
+def test_the_load_generator_waits_for_the_first_answer():
+    load_program = importlib.import_module("load_program")
+
+    async def measured():
+        time_is_over = asyncio.Event()
+
+        async def answer(reader, writer):
+            while await reader.readline():
+                await reader.readline()
+                await time_is_over.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            command = {"ports": [port], "requests": ["GET / HTTP/1.1\r\n\r\n"], "connections": 1, "seconds": 0}
+            running = asyncio.create_task(load_program.run(command))
+            # Until it has nothing to do but wait, the time of its measurement long over.
+            for _ in range(100):
+                await asyncio.sleep(0)
+            time_is_over.set()
+            return await running
+
+    told = asyncio.run(measured())
+    assert set(told["statuses"]) == {200}
+    assert told["rate"] > 0
+    assert told["p50_ms"] > 0
+
+
+def test_a_device_side_without_any_time_sends_once_and_waits_for_it():
+    device_side = importlib.import_module("device_side")
+    stored = Future()
+    threading.Thread(target=stored.set_result, args=[None]).start()
+    taken, took = device_side._keep_busy(lambda: stored, 4, lambda *_: False)
+    assert len(taken) == 1
+    assert took > 0
+
+
+def test_a_device_side_whose_observations_are_never_stored_says_so(monkeypatch):
+    device_side = importlib.import_module("device_side")
+    monkeypatch.setattr(device_side, "_LAST_SECONDS", 0.01)
+    with pytest.raises(TimeoutError, match="not stored"):
+        device_side._keep_busy(Future, 4, lambda *_: False)
+
+
+def test_raw_inserts_store_one_group_at_least():
+    raw_inserts = importlib.import_module("raw_inserts")
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    columns = "content_type, observable, reported_value, reported_content_type, reported_origin, reported_at"
+    database.execute(
+        f"CREATE TABLE resources (device_id, path, present, resource_type, {columns}, PRIMARY KEY (device_id, path))"
+    )
+    database.execute("CREATE TABLE logs (app_id, last_seq)")
+    database.execute("INSERT INTO logs VALUES ('app', 0)")
+    database.execute("CREATE TABLE notifications (app_id, seq, logged_at, device_id, kind, body)")
+    assert raw_inserts.run(database, "app", ["a"], "/3303/0/5700", seconds=0, batch=2)["rate"] > 0
