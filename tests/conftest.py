@@ -59,4 +59,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_unconfigure() -> None:
-    databases.remove_cluster()
+    databases.remove_templates()

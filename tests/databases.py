@@ -80,9 +80,25 @@ def cluster() -> Cluster:
     return started
 
 
+@cache
+def _file() -> Path:
+    """The SQLite file of this run that the others are copies of; its schema is the newest."""
+    made = Path(tempfile.mkdtemp(prefix="mirror-sqlite-")) / "mirror.db"
+    Database(f"sqlite:///{made}").close()
+    return made
+
+
 def new_database_url(folder: Path, *, template: str = "template") -> str:
-    """A database of its own for a test, with the newest schema or without any."""
-    return new_postgresql_url(template) if ON_POSTGRESQL else f"sqlite:///{folder}/mirror.db"
+    """A database of its own for a test, with the newest schema, or with ``template0`` without any.
+
+    It is a copy: to make the schema for each test took longer than most tests. What is there already is left.
+    """
+    if ON_POSTGRESQL:
+        return new_postgresql_url(template)
+    path = folder / "mirror.db"
+    if template != "template0" and not path.exists():
+        shutil.copy(_file(), path)
+    return f"sqlite:///{path}"
 
 
 _made: list[str] = []
@@ -108,10 +124,12 @@ def drop_since(first: int) -> None:
     del _made[first:]
 
 
-def remove_cluster() -> None:
-    """Stop the PostgreSQL of this run, if it was started."""
+def remove_templates() -> None:
+    """Stop the PostgreSQL of this run, if it was started, and remove the file."""
     if cluster.cache_info().currsize:
         cluster().remove()
+    if _file.cache_info().currsize:
+        shutil.rmtree(_file().parent)
 
 
 def query(url: str, statement: str) -> list[Any]:
