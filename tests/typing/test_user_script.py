@@ -28,7 +28,7 @@ def pyright(scripts, folder):
 
 @pytest.fixture(scope="module", params=[mypy, pyright], ids=CHECKERS)
 def findings(request, tmp_path_factory):
-    """What a checker says of the script and of one with a mistake, whose names are in each line; asked once for both."""
+    """What a checker says of the script and of one with a mistake: each line names its file."""
     folder = tmp_path_factory.mktemp("checked")
     wrong = folder / "wrong.py"
     wrong.write_text(SCRIPT.read_text().replace("expiry_seconds=60", 'expiry_seconds="60"'))
