@@ -104,12 +104,8 @@ class Caller:
     """Calls URLs with ``PUT``."""
 
     def __init__(self, policy: AddressPolicy) -> None:
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(),
-            max_connections=None,
-            max_keepalive_connections=100,
-            network_backend=_CheckedBackend(policy),
-        )
+        self._policy = policy
+        self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         """Call once.
@@ -123,7 +119,7 @@ class Caller:
         try:
             async with (
                 asyncio.timeout(LIMIT_SECONDS),
-                self._pool.stream("PUT", url, headers=sent, content=body) as answer,
+                self._connections().stream("PUT", url, headers=sent, content=body) as answer,
             ):
                 await _read_a_part(answer)
         except TimeoutError:
@@ -136,7 +132,19 @@ class Caller:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._pool.aclose()
+        if self._pool is not None:
+            await self._pool.aclose()
+
+    def _connections(self) -> httpcore.AsyncConnectionPool:
+        # With the first call: to read all certificates the system trusts takes longer than to start most of a server.
+        if self._pool is None:
+            self._pool = httpcore.AsyncConnectionPool(
+                ssl_context=ssl.create_default_context(),
+                max_connections=None,
+                max_keepalive_connections=100,
+                network_backend=_CheckedBackend(self._policy),
+            )
+        return self._pool
 
 
 async def _read_a_part(answer: httpcore.Response) -> None:

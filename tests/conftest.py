@@ -9,6 +9,8 @@ import databases
 import pytest
 from hypothesis import settings
 
+TESTS = Path(__file__).parent
+
 # Tests of the test kit run pytest themselves.
 pytest_plugins = ["pytester"]
 
@@ -37,9 +39,18 @@ def drives_browser(file: Path) -> bool:
     return "pytest.mark.browser" in file.read_text()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # They take longest, and one worker does them all.
-    items.sort(key=lambda item: not drives_browser(item.path))
+def is_run(item: pytest.Item) -> bool:
+    """Whether it may tell something else of this database than of the other one."""
+    place = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    return not (databases.ON_POSTGRESQL and place.startswith(databases.SAME_ON_EVERY_DATABASE))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = [item for item in items if is_run(item)]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
+    # Tests with a browser take longest, and one worker does them all.
+    items[:] = sorted(chosen, key=lambda item: not drives_browser(item.path))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,4 +70,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_unconfigure() -> None:
-    databases.remove_cluster()
+    databases.remove_templates()

@@ -23,6 +23,41 @@ from mirror_server.store import migrate
 from mirror_server.store.database import Database
 
 ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
+
+SAME_ON_EVERY_DATABASE = (
+    # Decisions and simulated devices in memory.
+    "server/core/test_pure_decisions.py",
+    "server/devices/",
+    # What is refused, described, shown or bounded before anything is stored or read.
+    "server/description/",
+    "server/interface/test_bounded_polls.py",
+    "server/interface/test_bridge_limits.py",
+    "server/interface/test_failed_keys.py",
+    "server/interface/test_hostile_input.py",
+    "server/interface/test_page.py",
+    "server/wsgi_service/test_service_errors.py",
+    # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
+    "process/test_process_cli.py",
+    "process/test_process_command.py",
+    "process/test_process_dask.py",
+    "process/test_process_demo.py",
+    "process/test_process_early_end.py",
+    "process/test_process_example_app.py",
+    "process/test_process_full_disk.py",
+    "process/test_process_hostile_clients.py",
+    "process/test_process_log_format.py",
+    "process/test_process_mirror_command.py",
+    "process/test_process_record.py",
+    "process/test_process_secrets.py",
+    "process/test_process_vendor_sdk.py",
+    "process/test_process_wsgi_server.py",
+    # They start what they compare, PostgreSQL as well, themselves.
+    "process/test_process_benchmarks.py",
+)
+"""Tests below this folder that are not run again on PostgreSQL: no SQL, transaction, notification or duty makes
+what they look at. Everything else below ``server``, and ``process/test_process_*.py``, runs on both.
+"""
+
 _numbers = count(1)
 
 
@@ -79,9 +114,25 @@ def cluster() -> Cluster:
     return started
 
 
+@cache
+def _file() -> Path:
+    """The SQLite file of this run that the others are copies of; its schema is the newest."""
+    made = Path(tempfile.mkdtemp(prefix="mirror-sqlite-")) / "mirror.db"
+    Database(f"sqlite:///{made}").close()
+    return made
+
+
 def new_database_url(folder: Path, *, template: str = "template") -> str:
-    """A database of its own for a test, with the newest schema or without any."""
-    return new_postgresql_url(template) if ON_POSTGRESQL else f"sqlite:///{folder}/mirror.db"
+    """A database of its own for a test, with the newest schema, or with ``template0`` without any.
+
+    It is a copy: to make the schema for each test took longer than most tests. What is there already is left.
+    """
+    if ON_POSTGRESQL:
+        return new_postgresql_url(template)
+    path = folder / "mirror.db"
+    if template != "template0" and not path.exists():
+        shutil.copy(_file(), path)
+    return f"sqlite:///{path}"
 
 
 _made: list[str] = []
@@ -107,10 +158,12 @@ def drop_since(first: int) -> None:
     del _made[first:]
 
 
-def remove_cluster() -> None:
-    """Stop the PostgreSQL of this run, if it was started."""
+def remove_templates() -> None:
+    """Stop the PostgreSQL of this run, if it was started, and remove the file."""
     if cluster.cache_info().currsize:
         cluster().remove()
+    if _file.cache_info().currsize:
+        shutil.rmtree(_file().parent)
 
 
 def query(url: str, statement: str) -> list[Any]:

@@ -119,8 +119,9 @@ def main(
     with tempfile.TemporaryDirectory(prefix="mirror-benchmarks-", dir=folder) as made:
         where = Path(made)
         # Children load bytecode, as installed programs do, even where this process may not write any.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = str(where / "bytecode")
+        if sys.dont_write_bytecode:
+            del os.environ["PYTHONDONTWRITEBYTECODE"]
+            os.environ["PYTHONPYCACHEPREFIX"] = str(where / "bytecode")
         machine = facts(where, cores)
         for name, fact in machine.items():
             console.print(f"{name}: {fact}", highlight=False)

@@ -4,21 +4,52 @@ from __future__ import annotations
 
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from process_lab import ADDRESS, Lab
 from process_server import CALLS_THIS_MACHINE, Application, Child, ServerProcess, read_exports
 
+T = TypeVar("T")
 StartServer = Callable[..., ServerProcess]
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
+class _Shared:
+    """What all tests with a browser share, from the first that asks for it to the last one of them."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._made: dict[Callable[[], AbstractContextManager[Any]], Any] = {}
+
+    def one(self, make: Callable[[], AbstractContextManager[T]]) -> T:
+        if make not in self._made:
+            self._made[make] = self._stack.enter_context(make())
+        found: T = self._made[make]
+        return found
+
+    def end(self) -> None:
+        self._made.clear()
+        self._stack.close()
+
+
+_shared = _Shared()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    # Not later: beside playwright no other event loop can run, and JupyterLab and its mirror would take their time.
+    if nextitem is None or not nextitem.get_closest_marker("browser"):
+        _shared.end()
+
+
+@contextmanager
+def _chromium() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium, "install Debian's package chromium"
     expect.set_options(timeout=20_000)
@@ -29,15 +60,27 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=5_000)
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """``mirror lab`` with a few devices."""
-    running = Lab(tmp_path_factory.mktemp("lab"))
-    try:
-        running.find(ADDRESS)
-        yield running
-    finally:
-        running.close()
+@pytest.fixture
+def browser() -> Browser:
+    """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
+    return _shared.one(_chromium)
+
+
+@contextmanager
+def _lab() -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="mirror-lab-") as folder:
+        running = Lab(Path(folder))
+        try:
+            running.find(ADDRESS)
+            yield running
+        finally:
+            running.close()
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """``mirror lab`` with a few devices; each test adds devices with names of its own."""
+    return _shared.one(_lab)
 
 
 @pytest.fixture

@@ -34,8 +34,9 @@ class Notebook:
         address, _, token = lab.find(ADDRESS).groups()
         name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
-        with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
-            wait_until(lambda: _answers(http), "JupyterLab to answer", START_SECONDS)
+        self._name = name
+        self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30)
+        wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
         self.context = browser.new_context(viewport={"width": width, "height": 1100})
         self.context.set_default_timeout(30_000)
         self.page: Page = self.context.new_page()
@@ -49,10 +50,17 @@ class Notebook:
         if in_lab:
             expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
         else:
-            with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
-                wait_until(lambda: _has_idle_kernel(http, name), "a kernel", START_SECONDS)
+            wait_until(lambda: _has_idle_kernel(self._http, name), "a kernel", START_SECONDS)
             expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         self.choose("Run", "Run All Cells")
+
+    def close(self) -> None:
+        """Close the page and end the kernel: its widgets would go on to poll beside the next test."""
+        self.context.close()
+        for session in self._http.get("/api/sessions").json():
+            if self._name in session["path"]:
+                self._http.delete(f"/api/sessions/{session['id']}")
+        self._http.close()
 
     def _write(self, lab: Lab, cells: Sequence[str]) -> str:
         name = f"notebook-{next(self.numbers)}"

@@ -109,7 +109,8 @@ class Image:
         subprocess.run([sys.executable, "-m", "venv", folder / "environment"], check=True)
         outside = ("PYTHON", "VIRTUAL_ENV", "MIRROR_", "API_", "JUPYTER", "COVERAGE")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
-        home = {"HOME": str(self.repository), "REPO_DIR": str(self.repository)}
+        # Nothing here looks at the bytecode of what is never imported.
+        home = {"HOME": str(self.repository), "REPO_DIR": str(self.repository), "PIP_NO_COMPILE": "1"}
         self.environment = inherited | home | {"PATH": f"{folder / 'environment' / 'bin'}:/usr/bin:/bin"}
         self.log = self.run("pip", "install", "--quiet", "-r", "binder/requirements.txt")
         self.log += self.run("./binder/postBuild")

@@ -1,9 +1,12 @@
 """Every notebook gives its stored outputs again, to the letter, on a fresh server with the seed of the demo."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 from process_server import ROOT, child_environment
@@ -14,22 +17,42 @@ pytestmark = [pytest.mark.process, pytest.mark.notebook]
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IMPORTED = os.pathsep.join(map(str, [ROOT, ROOT / "tests", Path(__file__).parent]))
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_gives_its_stored_outputs(notebook: Path, demo_environment: dict[str, str]) -> None:
-    options = ["--nbval", str(notebook), "-q", "-p", "no:cacheprovider", "-W", "default"]
-    command = [sys.executable, "-m", "pytest", *options]
-    run = subprocess.run(
-        command,
-        env=child_environment(**demo_environment),
+class Run(NamedTuple):
+    """What nbval reports: each cell, with what was wrong in it, and its last words."""
+
+    cells: list[ET.Element]
+    output: str
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """nbval on all notebooks, in one process: its start takes as long as a notebook."""
+    report = tmp_path_factory.mktemp("nbval") / "report.xml"
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default", f"--junitxml={report}"]
+    plugins = ["-p", "nbval.plugin", "-p", "fresh_demos"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, *options, "--nbval", *map(str, NOTEBOOKS)],
+        env=child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTHONPATH=IMPORTED),
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
-    assert run.returncode == 0, run.stdout[-8000:]
+    assert report.exists(), ended.stdout + ended.stderr
+    cells = list(ET.parse(report).iter("testcase"))
+    return Run(cells, ended.stdout[-8000:])
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_gives_its_stored_outputs(run: Run, notebook: Path) -> None:
+    cells = [cell for cell in run.cells if f"notebooks.{notebook.stem}" in cell.get("classname", "")]
+    code = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) == len(code), run.output
+    assert [cell.get("name") for cell in cells if list(cell)] == [], run.output
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

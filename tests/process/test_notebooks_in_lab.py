@@ -41,7 +41,7 @@ def test_all_cells_run_without_an_error(lab: Lab, browser: Browser, name: str) -
         assert [output for output in outputs if output.get("name") == "stderr"] == []
         assert notebook.wrong == []
     finally:
-        notebook.context.close()
+        notebook.close()
 
 
 def all_outputs(file: Path, count: int) -> list[dict[str, object]] | None:

@@ -42,7 +42,7 @@ def open_notebook(lab: Lab, browser: Browser) -> Iterator[Any]:
 
     yield make
     for one in opened:
-        one.context.close()
+        one.close()
 
 
 def resource(widget: Locator, path: str) -> Locator:

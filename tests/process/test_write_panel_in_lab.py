@@ -45,7 +45,7 @@ def open_panel(lab: Lab, browser: Browser) -> Iterator[Any]:
 
     yield make
     for one in opened:
-        one.context.close()
+        one.close()
 
 
 def line(panel: Locator, device: str) -> Locator:

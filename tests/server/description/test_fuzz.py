@@ -29,7 +29,7 @@ TEXT_LISTS = {f"{name}__{test}" for name in ("id", "name", "endpoint_name", "end
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
 
 MANY = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,
