@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import resource
@@ -268,4 +269,5 @@ def print_table(*, only_processes: bool = False) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable()
     print_table(only_processes="--only-processes" in sys.argv)

@@ -66,21 +66,37 @@ class ServingLock:
 
 
 def refuse_other_name(database_path: Path) -> None:
-    """Refuse a file that is served under another one of its names.
+    """Refuse a file that is used under another one of its names, hard links.
 
     SQLite keeps a log beside the file for each name: who writes by two of them damages the file.
 
     Raises:
-        DatabaseError: It is served, by another name than this.
+        DatabaseError: It is served by another name than this, or was, and the log in the same folder holds changes.
     """
-    if not database_path.exists() or database_path.stat().st_nlink == 1 or _is_served_by_name(database_path):
+    if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
+    if not _is_served_by_name(database_path):
+        _refuse_served(database_path)
+    _refuse_other_log(database_path.resolve())
+
+
+def _refuse_served(database_path: Path) -> None:
     try:
         _close(_lock_itself(database_path))
     except Timeout:
         raise DatabaseError(
             f"the database {database_path} is served under another name of the same file, a hard link; use that name"
         ) from None
+
+
+def _refuse_other_log(path: Path) -> None:
+    for log in path.parent.glob("*-wal"):
+        name = log.with_name(log.name.removesuffix("-wal"))
+        if name.name != path.name and log.stat().st_size and name.exists() and name.samefile(path):
+            raise DatabaseError(
+                f"changes of the database {path} are in the log of {name.name}, another name of the same file; open it"
+                f" by that name first: mirror-server check --database sqlite:///{name}"
+            )
 
 
 def _is_served_by_name(database_path: Path) -> bool:

@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import databases
 import pytest
 from click.testing import CliRunner
 from filelock import FileLock
@@ -88,6 +91,29 @@ def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, argum
     finally:
         services.close()
     assert "another name" not in CliRunner().invoke(main, [*arguments, "--database", f"sqlite:///{other}"]).output
+
+
+def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path):
+    """Opened by the second name, the file would miss what was accepted, and be damaged by the first one's log."""
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO settings VALUES ('accepted', 'x')")
+        left = {file: file.read_bytes() for file in (path, path.with_name("mirror.db-wal"))}
+    # A process that is killed empties no log.
+    for file, content in left.items():
+        file.write_bytes(content)
+    other.hardlink_to(path)
+    command = ["check", "--database"]
+    refused = CliRunner().invoke(main, [*command, f"sqlite:///{other}"])
+    assert refused.exit_code == 1
+    assert refused.output.rstrip().endswith(
+        f"open it by that name first: mirror-server check --database sqlite:///{path}"
+    )
+    with pytest.raises(DatabaseError, match=r"are in the log of mirror\.db"):
+        Services(Settings(database_url=f"sqlite:///{other}"))
+    assert CliRunner().invoke(main, [*command, f"sqlite:///{path}"]).output == "all is well\n"
+    assert CliRunner().invoke(main, [*command, f"sqlite:///{other}"]).output == "all is well\n"
+    assert databases.query(f"sqlite:///{other}", "SELECT value FROM settings WHERE name = 'accepted'") == [("x",)]
 
 
 @pytest.mark.parametrize("mode", [None, 0o644, 0o666])
