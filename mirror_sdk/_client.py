@@ -1001,8 +1001,8 @@ class MirrorClient:
             url: Under which address the service calls it; a ``WebhookReceiver`` knows its own.
 
         Raises:
-            BadRequest: The service cannot reach the URL, may not call it, or the key has a poll channel; the message
-                says which.
+            BadRequest: The service cannot reach the URL or may not call it, which its operator alone is told (a mirror
+                calls its own machine with ``--allow-callbacks-to 127.0.0.0/8`` only), or the key has a poll channel.
             ValueError: There is no address, or it cannot be registered.
 
         Source: specification E4; wire.md 4.

@@ -256,9 +256,10 @@ class MirrorApp(Flask):
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
         response.headers[REQUEST_ID_HEADER] = _request_id(environ)
-        # Values may be personal data: nobody on the way keeps them. The files of the page say themselves what holds.
-        response.headers.setdefault("Cache-Control", "no-store")
-        response.headers["X-Content-Type-Options"] = "nosniff"
+        # Values may be personal data: nobody on the way keeps them. To look for them first takes longer.
+        if not isinstance(response, page.PageFile):
+            response.headers.add("Cache-Control", "no-store")
+        response.headers.add("X-Content-Type-Options", "nosniff")
         seconds = time.perf_counter() - environ[_BEGAN]
         self.metrics.answered(*route, response.status_code, seconds)
         if _access_log.isEnabledFor(logging.INFO):

@@ -19,6 +19,10 @@ _HEADERS = {
 }
 
 
+class PageFile(Response):
+    """A file of the page, which a browser may keep and ask for again."""
+
+
 def blueprint() -> Blueprint:
     """The routes of the page and its files; they hold nothing that is secret, so no key is needed."""
     routes = Blueprint("page", __name__)
@@ -44,7 +48,7 @@ def blueprint() -> Blueprint:
 
 
 def _answer(files: dict[str, bytes], name: str) -> Response:
-    answer = Response(files[name], content_type=_TYPES[name.rpartition(".")[2]], headers=_HEADERS)
+    answer = PageFile(files[name], content_type=_TYPES[name.rpartition(".")[2]], headers=_HEADERS)
     answer.add_etag()
     answer.make_conditional(request)
     return answer

@@ -1,0 +1,64 @@
+"""What an application sees of several servers on one PostgreSQL database, whichever of them it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import databases
+import pytest
+from flask.testing import FlaskClient
+
+from mirror_server import keys
+from mirror_server.answering import answer_others
+from mirror_server.app import create_app
+from mirror_server.clock import wall_time
+from mirror_server.config import Settings
+from mirror_server.keys import DEFAULT_SCOPES
+from mirror_server.services import Services
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Services, FlaskClient, FlaskClient]]:
+    """The first one's services, and a client of each; the first one is on duty."""
+    url = databases.new_postgresql_url()
+    opened: list[Services] = []
+    clients = []
+    for _ in range(2):
+        services = Services(Settings(database_url=url))
+        opened.append(services)
+        app = create_app(services)
+        answer_others(services, app)
+        services.start()
+        clients.append(app.test_client())
+    yield opened[0], clients[0], clients[1]
+    for services in reversed(opened):
+        services.close()
+
+
+def get(client: FlaskClient, key: str, path: str) -> Any:
+    return client.get(path, headers={"Authorization": f"Bearer {key}"})
+
+
+def test_an_answer_that_was_passed_on_has_each_header_once(pair):
+    services, *clients = pair
+    key = keys.create(services.database, "app", DEFAULT_SCOPES, wall_time())
+    for client in clients:
+        for path in ("/v2/notification/channel", "/v2/device-requests", "/v3/devices"):
+            headers = get(client, key, path).headers
+            for name in ("Cache-Control", "X-Content-Type-Options", "X-Request-ID", "Content-Type", "Content-Length"):
+                assert len(headers.getlist(name)) == 1, (path, name)
+
+
+def test_a_renewed_key_holds_at_all_of_them_at_once(pair):
+    services, *clients = pair
+    old = keys.create(services.database, "app", DEFAULT_SCOPES, wall_time())
+
+    def statuses(*given: str) -> list[int]:
+        return [get(client, key, "/v3/devices").status_code for key in given for client in clients]
+
+    assert statuses(old) == [200] * 2
+    new = keys.renew(services.database, "app", 3600, wall_time())
+    assert statuses(old, new) == [200] * 4
+    newest = keys.renew(services.database, "app", 0, wall_time())
+    assert statuses(old, new, newest) == [401] * 4 + [200] * 2
