@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mirror_sdk._exchange import first_fault
+from mirror_sdk._operations import of_resource
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN
 from mirror_sdk.wire.model import Payload
 
 
-class _SavedValue(BaseModel):
+class _Saved(BaseModel):
+    # What this version does not know may mean that something else is to be sent.
+    model_config = ConfigDict(extra="forbid")
+
+
+class _SavedValue(_Saved):
     payload: Payload
     content_type: str | None
 
 
-class _SavedWrite(BaseModel):
-    async_id: str
+class _SavedWrite(_Saved):
+    async_id: Annotated[str, Field(pattern=ASYNC_ID_PATTERN)]
     device_id: str
     path: str
     content_type: str | None
@@ -34,13 +43,31 @@ class _SavedWrite(BaseModel):
     check: Check
     reason: str
 
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Self:
+        """What was refused may be anything, and is never sent."""
+        if self.decision is not Decision.REFUSE:
+            of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
+            if self.wanted is None:
+                raise ValueError("wanted: a write without a value")
+        return self
 
-class SavedPlan(BaseModel):
+
+def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
+    seen: set[str] = set()
+    for write in writes:
+        if write.async_id in seen:
+            raise ValueError(f"async_id {write.async_id!r} stands at two writes, of which one would never be sent")
+        seen.add(write.async_id)
+    return writes
+
+
+class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: int = 1
+    version: Literal[1] = 1
     server: str
-    writes: list[_SavedWrite]
+    writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
 
 def save(path: str | PathLike[str], server: str, planned: Sequence[PlannedWrite]) -> None:
@@ -62,7 +89,8 @@ def load(path: str | PathLike[str], server: str) -> list[PlannedWrite]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueRefused: It holds no plan, or one for another server.
+        ValueRefused: It holds no plan that can be sent as it stands, or one for another server; the message names the
+            member.
     """
     try:
         saved = SavedPlan.model_validate_json(Path(path).read_bytes())

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mirror_sdk.wire.snapshot import END_KEY, Compression
 from mirror_server.arrow.columns import INSTANT, WORD, to_array, to_lists
 from mirror_server.service.held_pages import HeldPages
-from mirror_server.service.snapshots import Snapshot
+from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
 from mirror_server.store.snapshots import REPORTED_COLUMNS, Page
@@ -62,23 +62,27 @@ _Columns = list[list[Any]]
 """Of resources: device id, :data:`REPORTED_COLUMNS`."""
 
 
-def arrow_stream(snapshot: Snapshot, compression: Compression, held: HeldPages[bytes], end: bytes) -> Generator[bytes]:
+def arrow_stream(
+    snapshot: Snapshot, compression: Compression, held: HeldPages[EncodedPage], end: bytes
+) -> Generator[bytes]:
     """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
     encoder = _Encoder(compression)
     yield encoder.head
     for page in snapshot.pages():
-        key = (compression, snapshot.selection, page)
+        # Without what tells its versions apart: a page that has changed takes the place of what it was.
+        key = (compression, snapshot.selection, page.after)
         encoded, size = held.get(key), 0
-        if encoded is not None:
-            yield encoded
+        if encoded is not None and encoded.page == page:
+            yield encoded.content
             continue
         whole = b""
         for piece in _pieces(encoder, snapshot, page):
             yield piece
             size += len(piece)
             whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
-        if whole:
-            held.put(key, whole)
+        # What has changed since a revision is asked for once, by whoever has the rest of that revision.
+        if whole and snapshot.selection.changed_after is None:
+            held.put(key, EncodedPage(page, whole))
     yield encoder.tail(end)
 
 

@@ -37,6 +37,17 @@ class Selection:
     changed_after: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedPage:
+    """A page and how it was encoded, for as long as it is the same."""
+
+    page: Page
+    content: bytes
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+
 class Snapshot:
     """An open snapshot. It sees the mirror as it was when it was opened, until it is closed.
 

@@ -25,7 +25,7 @@ from mirror_server import arrow, present
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.held_pages import HeldPages
-from mirror_server.service.snapshots import Selection, Snapshot, SnapshotService
+from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot, SnapshotService
 from mirror_server.store.devices import RESOURCE_COLUMNS, Condition, DeviceRow, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views.download import Download
@@ -44,7 +44,7 @@ _OWN_OF_RANGES = "devices_per_range"
 def blueprint(snapshots: SnapshotService) -> Blueprint:
     """The route of the fleet snapshot."""
     routes = Blueprint("snapshots", __name__)
-    held: HeldPages[bytes] = HeldPages()
+    held: HeldPages[EncodedPage] = HeldPages()
 
     @routes.get(SNAPSHOT)
     @requires(Scope.READ, query=None)

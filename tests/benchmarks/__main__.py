@@ -28,6 +28,7 @@ import observation
 import polls
 import processes
 import read_value
+import soak
 from children import ChildFailed, program
 from machine import Cores, facts
 from measuring import Figure
@@ -70,7 +71,7 @@ _COUNT = click.IntRange(min=1)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[BENCHMARK]...")
+@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS, soak.NAME]), metavar="[BENCHMARK]...")
 @click.option("--rounds", default=5, type=_COUNT, help="How often each side is measured, in turn.")
 @click.option("--seconds", default=3.0, type=click.FloatRange(min=0.05), help="How long one measurement of a rate is.")
 @click.option("--connections", default=16, type=_COUNT, help="How many connections the load generator keeps busy.")
@@ -88,6 +89,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--fleet", default=10_000, type=_COUNT, help="How many devices the table of a fleet has.")
 @click.option("--flood-mib", default=96, type=_COUNT, help="How much a hostile client sends on one connection.")
 @click.option("--deaf", default=100, type=_COUNT, help="How many connections read none of their answers.")
+@click.option("--minutes", default=3.0, type=click.FloatRange(min=0.05), help="How long the soak is; only when named.")
+@click.option("--soak-devices", default=300, type=_COUNT, help="How many simulated devices the soak has.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether to install and measure other programs.")
 @click.option(
     "--cache",
@@ -107,9 +110,19 @@ _COUNT = click.IntRange(min=1)
     help="The file the result is written to. Without it one in the cache folder, named by the time.",
 )
 def main(
-    names: tuple[str, ...], with_peers: bool, cache: Path, folder: Path | None, result: Path | None, **sizes: Any
+    names: tuple[str, ...],
+    minutes: float,
+    soak_devices: int,
+    with_peers: bool,
+    cache: Path,
+    folder: Path | None,
+    result: Path | None,
+    **sizes: Any,
 ) -> None:
-    """Measure the mirror against its peers: all benchmarks, or those that are named."""
+    """Measure the mirror against its peers: all benchmarks, or those that are named.
+
+    The soak is run only when it is named: it uses a server for so many minutes, and shows what that one holds then.
+    """
     # So that what was started is stopped then too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cores = Cores.of_this_machine()
@@ -127,18 +140,24 @@ def main(
             console.print(f"{name}: {fact}", highlight=False)
         with program("load_program.py", folder=where, cores=cores.client) as generator:
             run = Run(scale=Scale(**sizes), cores=cores, folder=where, generator=generator, peers=peers)
-            figures, failed = _measure(names or tuple(BENCHMARKS), run, console)
+            compared = tuple(name for name in names or BENCHMARKS if name in BENCHMARKS)
+            figures, failed = _measure(compared, run, console)
+            soaked = soak.soak(run, minutes, soak_devices) if soak.NAME in names else None
     content = {
         "machine": machine | {"load_average_at_end": os.getloadavg()},
         "peers": peers.versions if peers else None,
         "sizes": sizes,
         "figures": [figure.as_json() for figure in figures],
         "failed": failed,
+        "soak": soaked and soak.as_json(*soaked),
     }
     path = result or cache / f"result-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1))
-    console.print(_table(figures))
+    if figures:
+        console.print(_table(figures))
+    if soaked:
+        console.print(soak.table(*soaked))
     console.print(f"wrote {path}", highlight=False)
     if failed:
         raise click.ClickException("\n".join(f"{name} failed: {message}" for name, message in failed.items()))

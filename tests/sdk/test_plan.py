@@ -1,5 +1,6 @@
 """Plans: what they find, what they send, and the way back, with either client against a real server."""
 
+import json
 import sys
 import threading
 from datetime import timedelta
@@ -374,3 +375,45 @@ def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
     (tmp_path / "plan.json").write_text(moved)
     with pytest.raises(ValueRefused, match=r"is a plan for http://elsewhere\.localhost"):
         client.load_plan(tmp_path / "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "member", "value", "said"),
+    [
+        ((), "version", 2, "version"),
+        ((), "version", "1", "version"),
+        ((), "canary", 1, "canary"),
+        (("writes", 0), "async_id", "not an id", "writes.0.async_id"),
+        (("writes", 0), "async_id", "", "writes.0.async_id"),
+        (("writes", 0), "async_id", "that of the other", "writes: async_id"),
+        (("writes", 1), "path", "/3311/0/5851/../5850", "writes.1: .*is not a resource path"),
+        (("writes", 1), "path", "/3311/0/70000", "writes.1: .*is not a resource path"),
+        (("writes", 1), "device_id", "", "writes.1: .*device"),
+        (("writes", 1), "device_id", "..", "writes.1: .*device"),
+        (("writes", 1), "wanted", None, "writes.1: wanted"),
+        (("writes", 1, "wanted"), "payload", "no base64!", "writes.1.wanted.payload"),
+        (("writes", 1), "decision", "send", "writes.1.decision"),
+        (("writes", 1), "expiry_seconds", 10, "writes.1.expiry_seconds"),
+        (("writes", 1, "wanted"), "unit", "K", "writes.1.wanted.unit"),
+    ],
+)
+def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path, place, member, value, said):
+    file = tmp_path / "plan.json"
+    client.plan(all_to(lights, 40)).save(file)
+    content = json.loads(file.read_text())
+    changed = content
+    for name in place:
+        changed = changed[name]
+    changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueRefused, match=rf"holds no plan \({said}"):
+        client.load_plan(file)
+    assert client.list_device_requests() == []
+
+
+def test_a_plan_with_refused_writes_is_loaded_as_it_was_saved(client, lights, tmp_path):
+    plan = client.plan(
+        [("nobody", LEVEL, 40), (lights[0], "no path", 40), (lights[0], LEVEL, "dim"), (lights[1], LEVEL, 40)]
+    )
+    plan.save(tmp_path / "plan.json")
+    assert client.load_plan(tmp_path / "plan.json").frame.equals(plan.frame)

@@ -337,6 +337,27 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
     assert arrow_of(server, key) == whole
 
 
+def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids, monkeypatch):
+    made = []
+
+    def new_pages():
+        made.append(HeldPages())
+        return made[-1]
+
+    monkeypatch.setattr("mirror_server.views.snapshots.HeldPages", new_pages)
+    server.restart()
+    sizes = []
+    for number in range(5):
+        server.place(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
+        # Twice, from what is held the second time.
+        rows, end = arrow_of(server, key)
+        assert arrow_of(server, key)[0] == rows
+        arrow_of(server, key, f"changed_after={end.revision}")
+        sizes.append((len(made[-1]._pages), made[-1]._held_bytes))
+    assert {count for count, _ in sizes} == {1}
+    assert len(made) == 1
+
+
 def test_held_pages_stay_within_their_bound():
     held = HeldPages(most_bytes=10)
     held.put("a", b"1234")
