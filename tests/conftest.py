@@ -1,4 +1,9 @@
-"""For all tests."""
+"""For all tests.
+
+A test that stops, kills or fills up nothing takes ``shared_server`` (of ``tests/server`` in the process of the test, of
+``tests/process`` as a process), one for its module, with a key of its own: ``shared_server.key()``. One that needs a
+server to itself takes ``server``, ``mirror`` or ``start_server``, whose database is a copy of one that is made once.
+"""
 
 from collections.abc import Iterator
 from functools import cache
@@ -8,6 +13,7 @@ from typing import Any
 import databases
 import pytest
 from hypothesis import settings
+from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
 
@@ -31,6 +37,24 @@ def _databases_of_a_test() -> Iterator[None]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if databases.ON_POSTGRESQL and item.get_closest_marker("sqlite"):
         pytest.skip("tells of the SQLite file")
+
+
+_compile_builder = Rule._compile_builder
+_builders: dict[tuple[object, ...], Any] = {}
+
+
+def _compile_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
+    """Werkzeug writes a function for each route of each app, which takes longer than all else of a server's start.
+
+    All servers of the tests have the same routes.
+    """
+    key = (rule.rule, rule.subdomain, rule.host, repr(rule.defaults), append_unknown)
+    if key not in _builders:
+        _builders[key] = _compile_builder(rule, append_unknown)
+    return _builders[key]
+
+
+Rule._compile_builder = _compile_builder_once  # type: ignore[method-assign]
 
 
 @cache
