@@ -278,7 +278,7 @@ def create_app(services: Services) -> MirrorApp:
     metrics = Metrics(services.database, services.log, services.is_on_duty)
     gate = Gate(services.database, services.settings.failed_keys_per_minute)
     settings = services.settings
-    blocking_polls = Places(settings.max_blocking_polls, settings.poll_share)
+    blocking_polls = Places.of_polls(settings.max_blocking_polls, settings.poll_share)
     senders = Senders(settings.trusted_proxies)
     app = MirrorApp(blocking_polls, metrics, partial(_admit, services, gate, senders))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes

@@ -73,7 +73,7 @@ class Bridge:
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
-        self._places = Places(max_parked_polls, poll_share)
+        self._places = Places.of_polls(max_parked_polls, poll_share)
         self._unread = _Unread(max_unread_bytes)
         self._body_timeout_seconds = body_timeout_seconds
         self._large_for: str | None = None

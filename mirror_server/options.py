@@ -123,7 +123,7 @@ _ALL = (
         "--poll-share",
         "poll_share",
         type=click.FloatRange(min=0, max=1),
-        help="Which part of these one application may have open.",
+        help="Which part of these, and of the snapshots that are sent at once, one application may have.",
     ),
     _option(
         "--max-unread-bytes",

@@ -1,4 +1,4 @@
-"""Places for what is held open: so many altogether, and of these a share for one application."""
+"""Places for what takes long: so many altogether, and of these a share for one application."""
 
 from __future__ import annotations
 
@@ -8,22 +8,31 @@ from collections import Counter
 
 from mirror_server.core.errors import Refusal
 
-_AGAIN_SECONDS = 5
-
 
 class Places:
-    """Places for polls and streams, which any thread may take and give back.
+    """Places that any thread may take and give back.
 
     Args:
         most: How many there are.
         share: Which part of them one application may have, up to 1; one place it may have in any case.
+        what: What takes them, for a message: ``polls and streams are open``.
+        reason: The error word where there is none.
+        again_seconds: When it may be tried again then.
     """
 
-    def __init__(self, most: int, share: float) -> None:
+    def __init__(self, most: int, share: float, *, what: str, reason: str, again_seconds: int) -> None:
         self._most = most
         self._most_of_one = max(1, math.ceil(most * share))
+        self._what = what
+        self._reason = reason
+        self._again_seconds = again_seconds
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
+
+    @classmethod
+    def of_polls(cls, most: int, share: float) -> Places:
+        """Those of polls and event streams."""
+        return cls(most, share, what="polls and streams are open", reason="TOO_MANY_POLLS", again_seconds=5)
 
     @property
     def are_taken(self) -> bool:
@@ -35,10 +44,9 @@ class Places:
         with self._lock:
             own = self._taken.get(app_id, 0)
             if own >= self._most_of_one:
-                has = f"this key has {own} polls and streams open, as many as one key may"
-                return _refusal(f"{has}; end one, or let several readers share one")
+                return self._refusal(f"{own} {self._what} with this key, as many as one may have; end one first")
             if self._taken.total() >= self._most:
-                return _refusal("too many polls and streams are open on this server; try again later, or use a webhook")
+                return self._refusal(f"{self._most} {self._what} on this server, as many as there can be")
             self._taken[app_id] += 1
         return None
 
@@ -49,6 +57,6 @@ class Places:
             if not self._taken[app_id]:
                 del self._taken[app_id]
 
-
-def _refusal(message: str) -> Refusal:
-    return Refusal(429, message, reason="TOO_MANY_POLLS", retry_after_seconds=_AGAIN_SECONDS)
+    def _refusal(self, message: str) -> Refusal:
+        cure = "or try again in a moment"
+        return Refusal(429, f"{message}, {cure}", reason=self._reason, retry_after_seconds=self._again_seconds)

@@ -89,7 +89,7 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
-        self.snapshots = SnapshotService(self.database, self.clock)
+        self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,

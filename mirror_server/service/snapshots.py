@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.places import Places
 from mirror_server.store import devices, logs, revisions, snapshots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
@@ -104,12 +105,21 @@ class Snapshot:
 
 
 class SnapshotService:
-    """Opens snapshots, a few at once: each keeps a connection, and the database from tidying up its log."""
+    """Opens snapshots, a few at once: each keeps a connection, and the database from tidying up its log.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    Args:
+        database: What is shown.
+        clock: Domain time.
+        share: Which part of those that are open at once one application may have.
+    """
+
+    def __init__(self, database: Database, clock: Clock, share: float) -> None:
         self._database = database
         self._clock = clock
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        what = "snapshots are being sent"
+        self._places = Places(
+            _MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS
+        )
 
     def open(self, app_id: str, selection: Selection) -> Snapshot:
         """A snapshot as of now; whoever opens it closes it.
@@ -117,11 +127,11 @@ class SnapshotService:
         Raises:
             Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
         """
-        if not self._places.acquire(blocking=False):
-            message = f"{_MOST_AT_ONCE} snapshots are being sent; try again in a moment"
-            raise Refusal(429, message, reason="TOO_MANY_SNAPSHOTS", retry_after_seconds=_AGAIN_SECONDS)
+        refusal = self._places.take(app_id)
+        if refusal is not None:
+            raise refusal
         with ExitStack() as stack:
-            stack.callback(self._places.release)
+            stack.callback(partial(self._places.give_back, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read())

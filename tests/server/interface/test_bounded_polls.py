@@ -77,7 +77,7 @@ def test_one_application_has_a_share_of_the_places(server, tmp_path, held_poll):
     for path in (POLL, "/v2/notification/events"):
         refused = small.call(greedy, "GET", path)
         assert (refused.status_code, refused.json["reason"]) == (429, "TOO_MANY_POLLS")
-        assert "this key has 2" in refused.json["message"]
+        assert "2 polls and streams are open with this key" in refused.json["message"]
     held.append(held_poll(other, QUERY, small))
     assert small.call(greedy, "GET", "/v3/devices").status_code == 200
     for key in (greedy, other):

@@ -313,10 +313,15 @@ def test_revisions_go_on_after_a_restart(server, key, ids):
 
 def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, ids):
     most = snapshots._MOST_AT_ONCE
-    open_ones = [server.call(key, "GET", SNAPSHOT, buffered=False) for _ in range(most)]
-    answer = server.call(key, "GET", SNAPSHOT)
-    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
-    assert answer.json["reason"] == "TOO_MANY_SNAPSHOTS"
+    other, third = server.key(), server.key()
+    open_ones = []
+    for one in (key, other):
+        open_ones += [server.call(one, "GET", SNAPSHOT, buffered=False) for _ in range(most // 2)]
+        answer = server.call(one, "GET", SNAPSHOT)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+        assert answer.json["reason"] == "TOO_MANY_SNAPSHOTS"
+        assert f"{most // 2} snapshots are being sent with this key" in answer.json["message"]
+    assert server.call(third, "GET", SNAPSHOT).json["reason"] == "TOO_MANY_SNAPSHOTS"
     next(iter(open_ones[0].response))
     for one in open_ones:
         one.close()
