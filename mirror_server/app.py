@@ -59,6 +59,9 @@ Admit = Callable[[Request, Callable[..., Any] | None], Response | None]
 REFUSED = "mirror.refused"
 """Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
 
+HEAD_ONLY = "mirror.head_only"
+"""Key of the WSGI environment of a request whose body is on its way: who may send it is told by the status 100."""
+
 IS_FULL = "mirror.is_full"
 """Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
 
@@ -327,6 +330,10 @@ def _admit(services: Services, gate: Gate, asked: Request, view: Callable[..., A
     is_full: Callable[[str], bool] | None = asked.environ.get(IS_FULL)
     if is_full is not None and is_full(application):
         raise _too_much_unread()
+    if HEAD_ONLY in asked.environ:
+        # Neither logged nor counted: the request itself will be.
+        asked.environ[_PARKED] = _route(asked)
+        return Response(status=100)
     if g.scopes != _OPERATOR_ONLY:
         services.log.keep_for(application)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():
