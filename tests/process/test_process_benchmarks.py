@@ -13,7 +13,8 @@ pytestmark = pytest.mark.process
 
 TINY = (
     "--no-peers --rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
-    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10 --flood-mib 1 --deaf 2"
+    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10"
+    " --flood-mib 1 --deaf 2"
 )
 FIGURES = {
     "device_object": ["E1 / hello", "E1 / under waitress, two cores"],

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import resource
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,6 +15,7 @@ from mirror_server.bridge import Bridge
 from mirror_server.config import Settings
 from mirror_server.connections import BoundedConnection
 from mirror_server.keys import Scope
+from mirror_server.serve import _allow_connections
 
 SHORT = 0.05
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -259,6 +262,21 @@ def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(s
         held[1][1].close()
 
     run(server, check, max_connections=2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raised():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
+    try:
+        assert _allow_connections(1500) == 1500
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert 1500 < raised < 2000
+        assert _allow_connections(100) == 100
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (raised, hard)
+        assert hard - 1000 < _allow_connections(hard) < hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
