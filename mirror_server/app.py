@@ -60,6 +60,9 @@ Admit = Callable[[Request, Callable[..., Any] | None], Response | None]
 REFUSED = "mirror.refused"
 """Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
 
+HEAD_ONLY = "mirror.head_only"
+"""Key of the WSGI environment of a request whose body is on its way: who may send it is told by the status 100."""
+
 IS_FULL = "mirror.is_full"
 """Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
 
@@ -339,6 +342,10 @@ def _admit(
         raise _too_much_unread()
     if asked.environ.get("QUERY_STRING") and view is not None:
         check_query(view.__dict__["known_query"])
+    if HEAD_ONLY in asked.environ:
+        # Neither logged nor counted: the request itself will be.
+        asked.environ[_PARKED] = _route(asked)
+        return Response(status=100)
     if g.scopes != _OPERATOR_ONLY:
         services.log.keep_for(application)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from mirror_server.app import IS_FULL, REFUSED
+from mirror_server.app import HEAD_ONLY, IS_FULL, REFUSED
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.places import Places
@@ -181,10 +181,16 @@ class Bridge:
             await reader.send(answer)
 
     async def _body(self, scope: _Message, receive: _Receive, send: _Send) -> bytes | None:
-        """The body; ``None`` when the client went away, or was told that it took too long."""
+        """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                return await _read_body(receive, self._max_body_bytes)
+                message = await receive()
+                if message.get("more_body"):
+                    answer = _Answer.of(self._app, _environ_of(scope, b"") | {HEAD_ONLY: True})
+                    if answer.status != 100:
+                        await answer.send(send)
+                        return None
+                return await _read_body(message, receive, self._max_body_bytes)
         except TimeoutError:
             refusal = Refusal(408, "the body did not arrive in time; send it at once")
             await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
@@ -493,17 +499,17 @@ class _Answer:
             await send({"type": "http.response.body", "body": self.body})
 
 
-async def _read_body(receive: _Receive, max_body_bytes: int) -> bytes | None:
+async def _read_body(message: _Message, receive: _Receive, max_body_bytes: int) -> bytes | None:
     """The body, or one byte more than the limit of a longer one; ``None`` when the client went away."""
     chunks = bytearray()
     while True:
-        message = await receive()
         if message["type"] == "http.disconnect":
             return None
         chunks += message.get("body", b"")
         del chunks[max_body_bytes + 1 :]
         if not message.get("more_body") or len(chunks) > max_body_bytes:
             return bytes(chunks)
+        message = await receive()
 
 
 async def _disconnect(receive: _Receive) -> None:

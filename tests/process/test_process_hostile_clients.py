@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -134,7 +135,9 @@ def test_upload_that_takes_its_time_arrives(shared_server: ServerProcess, applic
 def test_what_is_not_http_is_refused_and_ends_its_own_connection_only(
     shared_server: ServerProcess, application: Application, sent: bytes
 ) -> None:
-    assert exchange(shared_server, sent).startswith(b"HTTP/1.1 400 ")
+    head, _, body = exchange(shared_server, sent).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["type"] == "bad_request"
 
     assert_well(application)
 
@@ -195,6 +198,19 @@ def test_websocket_handshake_is_an_ordinary_request(shared_server: ServerProcess
     with closing(socket.create_connection(("127.0.0.1", shared_server.port), timeout=10)) as connection:
         connection.sendall(ask)
         assert connection.recv(65536).startswith(b"HTTP/1.1 4")
+
+
+def test_what_was_refused_and_who_is_connected_is_measured(
+    shared_server: ServerProcess, application: Application
+) -> None:
+    sent = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"
+    assert exchange(shared_server, sent).startswith(b"HTTP/1.1 431 ")
+    metrics = application.http.get("/metrics").text
+    assert 'mirror_requests_total{method="",route="",status="431"} 1.0' in metrics
+    connections = next(line for line in metrics.splitlines() if line.startswith("mirror_open_connections "))
+    assert float(connections.split()[1]) >= 1
+    assert "mirror_unread_bytes 0.0" in metrics
+    assert " 431 " in shared_server.stderr
 
 
 def test_no_client_of_these_made_the_server_fail(shared_server: ServerProcess, application: Application) -> None:

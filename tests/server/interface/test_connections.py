@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import resource
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +14,8 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.bridge import Bridge
 from mirror_server.config import Settings
 from mirror_server.connections import BoundedConnection
+from mirror_server.keys import Scope
+from mirror_server.serve import _allow_connections
 
 SHORT = 0.05
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -169,12 +173,14 @@ def test_an_idle_connection_ends(server, sent):
 
 @pytest.mark.parametrize(
     "sent",
-    [b"G", HEALTH, b"\r\n", BODY + b"Content-Length: 9\r\n\r\n", BODY + b"Content-Length: 9\r\n\r\n[{"],
+    [b"G", HEALTH, b"\r\n", BODY + b"Content-Length: 9\r\n\r\n", BODY + b"Content-Length: 9\r\n%b\r\n[{"],
     ids=["letter", "half a head", "line end", "no body", "half a body"],
 )
 def test_a_request_that_stops_in_the_middle_is_408(server, sent):
+    authorization = b"Authorization: Bearer %b\r\n" % server.key().encode()
+
     async def check(served):
-        assert_refused(await served.exchange(sent), 408)
+        assert_refused(await served.exchange(sent.replace(b"%b", authorization)), 408)
 
     run(server, check, request_timeout_seconds=SHORT)
 
@@ -218,6 +224,29 @@ def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(server):
     run(server, check)
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
+def test_a_body_is_taken_from_who_has_a_key_alone(server, framing):
+    rules = b'[{"endpoint-type": "Light"}]'.ljust(1000)
+    key = server.key()
+
+    async def check(served):
+        for authorization in (b"", b"Authorization: Bearer wrong\r\n", b"Authorization: Bearer %b\r\n" % reader):
+            answer = await served.exchange(BODY + authorization + framing + b"\r\n\r\n5\r\n[    ")
+            status = b"403" if reader in authorization else b"401"
+            assert answer.startswith(b"HTTP/1.1 " + status), answer
+        head = BODY + b"Authorization: Bearer %b\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n" % key.encode()
+        stream, writer = await served.connect()
+        writer.write(head + rules[:10])
+        while not served.made[-1].cycle:
+            await asyncio.sleep(0)
+        writer.write(rules[10:])
+        assert (await stream.read()).startswith(b"HTTP/1.1 202")
+        writer.close()
+
+    reader = server.key(Scope.READ).encode()
+    run(server, check)
+
+
 def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(server):
     async def check(served):
         held = [await served.connect() for _ in range(2)]
@@ -233,6 +262,21 @@ def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(s
         held[1][1].close()
 
     run(server, check, max_connections=2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raised():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
+    try:
+        assert _allow_connections(1500) == 1500
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert 1500 < raised < 2000
+        assert _allow_connections(100) == 100
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (raised, hard)
+        assert hard - 1000 < _allow_connections(hard) < hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_pipelined_requests_are_begun_a_few_at_a_time_and_those_begun_are_answered(server):
