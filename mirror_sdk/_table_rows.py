@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 
-from mirror_sdk._output import Row
+from mirror_sdk._output import Row, without_formula
 from mirror_sdk.frames import value_column
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
@@ -57,6 +59,23 @@ def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
             "category": _plain(row["category"]),
             "latency": _plain(row["latency"]),
         }
+
+
+def write_csv(frame: pd.DataFrame, file: Path) -> None:
+    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._output.without_formula` has them.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    texts = frame.select_dtypes(["category", "string", "object"])
+    written = frame.assign(**{str(name): texts[name].map(_cell, na_action="ignore") for name in texts})
+    has_line_ends = any(texts[name].astype("string").str.contains("\r").any() for name in texts)
+    # Such a line end is not put into quotes by itself, and would begin a new row.
+    written.to_csv(file, index=False, quoting=csv.QUOTE_ALL if has_line_ends else csv.QUOTE_MINIMAL)
+
+
+def _cell(value: object) -> object:
+    return without_formula(value) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:
