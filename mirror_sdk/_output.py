@@ -68,7 +68,7 @@ def show_line(row: Row, form: Form) -> None:
 
 def _write_csv(cells: Sequence[str]) -> None:
     # A line end of another kind is not put into quotes by itself, and would begin a new row.
-    quoting = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
     csv.writer(sys.stdout, lineterminator="\n", quoting=quoting).writerow(cells)
 
 

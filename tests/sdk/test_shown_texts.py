@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk import AccessDenied, AsyncMirrorClient, MirrorClient
 from mirror_sdk._output import show, show_line, with_formula, without_formula
-from mirror_sdk._table_rows import write_csv
+from mirror_sdk._table_rows import ledger_rows, plan_rows, write_csv
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, device_request_failed
 
@@ -204,3 +204,14 @@ def test_no_more_of_an_id_is_shown_than_tells_them_apart():
         "aaaaaaaaaaaa1": "x (aaaaaaaa)",
         "bbbbbbbbbbbb1": "X (bbbbbbbb)",
     }
+
+
+def test_tables_of_the_command_tell_names_apart(client, bench):
+    resources = [{"path": "/3311/0/5851", "value": "10", "writable": True}]
+    ids = [bench.add_device(name, resources) for name in ("hall", "Hall", "roof")]
+    plan = client.plan([(device_id, "/3311/0/5851", 40) for device_id in ids])
+    shown = [row["device"] for row in plan_rows(plan.frame)]
+    assert len(set(shown)) == 3
+    assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
+    assert shown[2] == "roof"
+    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply())] == shown
