@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, BinaryIO, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._exchange import Operation
+from mirror_sdk._exchange import Operation, hide_key
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import (
@@ -45,6 +45,7 @@ class AsyncSender:
         self.contact = Contact()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._base_url = settings.base_url
+        self._key = settings.api_key
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
@@ -70,10 +71,14 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._require_loop()
-        if operation.hold_seconds:
-            return await self._send(operation)
-        async with self._turns:
-            return await self._send(operation)
+        try:
+            if operation.hold_seconds:
+                return await self._send(operation)
+            async with self._turns:
+                return await self._send(operation)
+        except MirrorError as error:
+            hide_key(error, self._key.get_secret_value())
+            raise
 
     async def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         """Send it and have the answer read as it arrives, in a thread; see :meth:`mirror_sdk._sender.Sender.receive`.
@@ -88,6 +93,13 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._require_loop()
+        try:
+            return await self._receive(operation, read)
+        except MirrorError as error:
+            hide_key(error, self._key.get_secret_value())
+            raise
+
+    async def _receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
             chunks = _Chunks(answer.aiter_bytes(BUFFER_BYTES))
@@ -161,6 +173,7 @@ class AsyncSender:
         # Under an open request; the system's own words for it would mislead.
         refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
+        hide_key(failure, self._key.get_secret_value())
         self.contact.failed(failure)
         return failure
 

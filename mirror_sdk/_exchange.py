@@ -9,7 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from mirror_sdk.errors import UnexpectedAnswer, api_error
+from mirror_sdk._visible import visible_line, without_key
+from mirror_sdk.errors import APIError, MirrorError, UnexpectedAnswer, api_error
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
@@ -98,6 +99,30 @@ def first_fault(fault: ValidationError) -> str:
     return f"{place}: {first['msg'].removeprefix('Value error, ')}"
 
 
+def hide_key(error: MirrorError, key: str) -> None:
+    """Take an access key out of an error in which a service says it back, and out of what caused it."""
+    error.args = tuple(_without_key(argument, key) for argument in error.args)
+    if isinstance(error, APIError):
+        APIError.__init__(error, *error.args)
+    if error.__cause__ is not None and without_key(str(error.__cause__), key) != str(error.__cause__):
+        error.__cause__, error.__suppress_context__ = None, True
+
+
+def _without_key(told: Any, key: str) -> Any:
+    if isinstance(told, ErrorBody):
+        return ErrorBody.model_validate(_without_key(told.model_dump(), key))
+    return _each_text(told, lambda text: without_key(text, key))
+
+
+def _each_text(told: Any, change: Callable[[str], str]) -> Any:
+    """The same JSON with its texts changed, names of members too."""
+    if isinstance(told, str):
+        return change(told)
+    if isinstance(told, dict):
+        return {change(name): _each_text(value, change) for name, value in told.items()}
+    return [_each_text(value, change) for value in told] if isinstance(told, list) else told
+
+
 def read_error_body(answer: Answer) -> ErrorBody:
     """The error as the service words it; something in between, such as a proxy, words it in its own way."""
     try:
@@ -107,7 +132,7 @@ def read_error_body(answer: Answer) -> ErrorBody:
         body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
     if body.request_id is None:
         body = body.model_copy(update={"request_id": answer.headers.get(REQUEST_ID_HEADER)})
-    return body
+    return ErrorBody.model_validate(_each_text(body.model_dump(), visible_line))
 
 
 def _read_retry_after(answer: Answer) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mirror_sdk._visible import visible
+
 _AS_WIDE_AS_NEEDED = 10_000
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,6 +24,10 @@ Form = Literal["json", "csv"] | None
 """``None`` is a table."""
 
 Row = Mapping[str, object]
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NEUTRALISED = re.compile(r"'+[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def form_options(command: F) -> F:
@@ -35,9 +42,9 @@ def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
     if form == "json":
         click.echo(json.dumps([{name: _plain(row[name]) for name in columns} for row in rows], indent=1))
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_shown(row[name]) for name in columns] for row in rows)
+        _write_csv(columns)
+        for row in rows:
+            _write_csv([without_formula(_shown(row[name])) for name in columns])
     else:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
@@ -54,9 +61,29 @@ def show_line(row: Row, form: Form) -> None:
     if form == "json":
         click.echo(json.dumps({name: _plain(value) for name, value in row.items()}))
     elif form == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerow([_shown(value) for value in row.values()])
+        _write_csv([without_formula(_shown(value)) for value in row.values()])
     else:
         click.echo("  ".join(filter(None, map(_readable, row.values()))))
+
+
+def _write_csv(cells: Sequence[str]) -> None:
+    # A line end of another kind is not put into quotes by itself, and would begin a new row.
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+    csv.writer(sys.stdout, lineterminator="\n", quoting=quoting).writerow(cells)
+
+
+def without_formula(cell: str) -> str:
+    """A cell of CSV that no spreadsheet takes for a formula: with an apostrophe in front where it might.
+
+    That is, where the cell begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end, and is no number; also where
+    such a beginning has apostrophes in front already, so that :func:`with_formula` gives back what it was.
+    """
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def with_formula(cell: str) -> str:
+    """What :func:`without_formula` made a cell of."""
+    return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
 def _readable(value: object) -> str:
@@ -66,7 +93,8 @@ def _readable(value: object) -> str:
         return str(timedelta(seconds=round(value.total_seconds())))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _shown(value)
+    # Lines and columns of a value may be shown; whatever else moves about on a screen is not.
+    return "\n".join(map(visible, _shown(value).expandtabs().split("\n")))
 
 
 def _plain(value: object) -> object:

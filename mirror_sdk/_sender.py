@@ -10,9 +10,10 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._exchange import Operation
+from mirror_sdk._exchange import Operation, hide_key
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
+from mirror_sdk._visible import visible_line
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout
 from mirror_sdk.errors import APIError, ClientClosed, ConnectionFailed, MirrorError, ValueRefused
 
@@ -37,6 +38,7 @@ class Sender:
     ) -> None:
         self.contact = Contact()
         self._base_url = settings.base_url
+        self._key = settings.api_key
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._http = httpx.Client(
@@ -59,7 +61,11 @@ class Sender:
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        return self._repeat(operation, lambda: operation.finish(self._exchange(operation)))
+        try:
+            return self._repeat(operation, lambda: operation.finish(self._exchange(operation)))
+        except MirrorError as error:
+            hide_key(error, self._key.get_secret_value())
+            raise
 
     def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
@@ -70,6 +76,13 @@ class Sender:
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
+        try:
+            return self._receive(operation, read)
+        except MirrorError as error:
+            hide_key(error, self._key.get_secret_value())
+            raise
+
+    def _receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         answer = self._repeat(operation, lambda: self._begin(operation))
         try:
             return read(answer.headers, io.BufferedReader(Body(answer.iter_bytes()), BUFFER_BYTES))
@@ -121,6 +134,7 @@ class Sender:
         # Under an open request; the system's own words for it would mislead.
         refuse_closed(self._http)
         failure = lost(operation, self._base_url, exc)
+        hide_key(failure, self._key.get_secret_value())
         self.contact.failed(failure)
         return failure
 
@@ -193,4 +207,4 @@ def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError) ->
     hint = ""
     if base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
         hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
-    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {failure}){hint}")
+    return ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 
-from mirror_sdk._output import Row
+from mirror_sdk._output import Row, without_formula
+from mirror_sdk._visible import shown_names
 from mirror_sdk.frames import value_column
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
@@ -16,7 +19,7 @@ LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
 
 def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
     """The rows of a drift table, with the names of the state table it was made from."""
-    names = dict(zip(state["device_id"], state["endpoint_name"], strict=True))
+    names = _names(state)
     values = zip(value_column(found, "desired"), value_column(found, "reported"), strict=True)
     for (_, row), (desired, reported) in zip(found.iterrows(), values, strict=True):
         yield {
@@ -33,9 +36,10 @@ def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
 def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
     """The rows of a plan table."""
     values = zip(value_column(frame, "current"), value_column(frame, "wanted"), strict=True)
+    names = _names(frame)
     for (_, row), (current, wanted) in zip(frame.iterrows(), values, strict=True):
         yield {
-            "device": _plain(row["endpoint_name"]) or row["device_id"],
+            "device": names[row["device_id"]],
             "path": row["path"],
             "current": _plain(current),
             "wanted": _plain(wanted),
@@ -47,7 +51,7 @@ def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
 
 def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
     """The rows of a requests table, with the names of the plan it was made from."""
-    names = dict(zip(planned["device_id"], planned["endpoint_name"], strict=True))
+    names = _names(planned)
     for (_, row), asked in zip(result.iterrows(), value_column(result, "asked"), strict=True):
         yield {
             "device": names[row["device_id"]],
@@ -57,6 +61,30 @@ def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
             "category": _plain(row["category"]),
             "latency": _plain(row["latency"]),
         }
+
+
+def _names(frame: pd.DataFrame) -> dict[str, str]:
+    """What the devices of a table are called: by name, by id where they have none."""
+    devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
+    named = devices["endpoint_name"].where(devices["endpoint_name"].notna(), devices["device_id"])
+    return shown_names(dict(zip(devices["device_id"], named, strict=True)))
+
+
+def write_csv(frame: pd.DataFrame, file: Path) -> None:
+    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._output.without_formula` has them.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    texts = frame.select_dtypes(["category", "string", "object"])
+    written = frame.assign(**{str(name): texts[name].map(_cell, na_action="ignore") for name in texts})
+    has_line_ends = any(texts[name].astype("string").str.contains("\r").any() for name in texts)
+    # Such a line end is not put into quotes by itself, and would begin a new row.
+    written.to_csv(file, index=False, quoting=csv.QUOTE_ALL if has_line_ends else csv.QUOTE_MINIMAL)
+
+
+def _cell(value: object) -> object:
+    return without_formula(value) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:

@@ -12,6 +12,7 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, overload
 
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import UnknownResource
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import Value, ValueKind, decode
@@ -181,7 +182,7 @@ class DeviceObject(_Unread):
         resources = self.resources.values()
         empty = all(resource.reported is None and resource.desired is None for resource in resources)
         return (
-            f"<div {_CARD}><strong>{escape(self.endpoint_name or self.device_id)}</strong> "
+            f"<div {_CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
             f"<code>{escape(self.device_id)}</code>"
             f"<div {_DIM}>last registration event {_instant(self.updated_at)} · "
             f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
@@ -376,7 +377,7 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
-    about = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
+    about = (visible(device.endpoint_name), device.id, device.endpoint_type or "", queue_mode, device.state)
     return tuple(map(escape, (*about, _instant(device.updated_at))))
 
 

@@ -38,6 +38,7 @@ An access key is in no message and in no attribute of any of them.
 
 from __future__ import annotations
 
+from mirror_sdk._visible import visible_line
 from mirror_sdk.wire.errors import ErrorBody, FieldError
 
 
@@ -166,7 +167,7 @@ class DeviceRequestFailed(MirrorError):
         self.hint = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
 
     def __str__(self) -> str:
-        return f"{self.category} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
+        return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
 
 
 class RequestExpired(DeviceRequestFailed):

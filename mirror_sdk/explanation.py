@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 
+from mirror_sdk._visible import visible
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
 from mirror_sdk.errors import CATEGORY_HINTS
 from mirror_sdk.object_table import lookup
@@ -86,7 +87,7 @@ def explain(facts: Facts) -> Explanation:
     now = facts.mirrored.created_at
     name = resource.label or facts.path
     return Explanation(
-        f"{name} of {facts.device.endpoint_name} ({facts.path})",
+        f"{name} of {visible(facts.device.endpoint_name)} ({facts.path})",
         (
             *_of_reported(resource, now),
             *_of_subscription(resource, facts),

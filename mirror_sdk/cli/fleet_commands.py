@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._output import Form, form_options, show
+from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._tables import with_pandas
 from mirror_sdk.cli.arguments import device_id, patterns_option
@@ -143,7 +143,7 @@ def snapshot(
             return
         frame = client.snapshot(**selection)
     if file.suffix == ".csv":
-        frame.to_csv(file, index=False)
+        with_pandas("mirror_sdk._table_rows").write_csv(frame, file)
     else:
         frame.to_parquet(file)
     _tell_written(len(frame), frame.attrs["mirror"]["devices"], file)
@@ -174,7 +174,7 @@ def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, objec
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
-            wanted.append((id_of(device), path, _typed_or_text(value, path)))
+            wanted.append((id_of(with_formula(device)), path, _typed_or_text(with_formula(value), path)))
         return wanted
 
 
@@ -188,7 +188,7 @@ def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None
     rows = []
     for device, path, value in values:
         try:
-            rows.append((device, path, encode(value, path)[0].decode()))
+            rows.append(tuple(map(without_formula, (device, path, encode(value, path)[0].decode()))))
         except (ValueRefused, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
     with file.open("w", newline="", encoding="utf-8") as lines:

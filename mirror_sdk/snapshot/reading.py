@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from mirror_sdk._exchange import first_fault
+from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
@@ -142,7 +143,7 @@ def _as_unexpected() -> Iterator[None]:
         raise
     except _FAULTS as exc:
         fault = first_fault(exc) if isinstance(exc, ValidationError) else exc
-        raise UnexpectedAnswer(f"the snapshot is not what the interface says: {fault}") from exc
+        raise UnexpectedAnswer(f"the snapshot is not what the interface says: {visible_line(str(fault))}") from exc
 
 
 def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: Any) -> SnapshotEnd | None:

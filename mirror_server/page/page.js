@@ -1,7 +1,7 @@
 // The page for people: reads the interface with the visitor's access key, and shows what it says.
 
 import { readEvents } from "./stream.js";
-import { element, fill, instant, shownValue } from "./show.js";
+import { element, fill, instant, shownNames, shownValue, visible } from "./show.js";
 
 const PAGE_SIZE = 50;
 const AT_ONCE = 4;
@@ -12,7 +12,7 @@ const KEY = "mirror-access-key";
 const STATUSES = ["pending", "success", "failure"];
 
 const at = (id) => document.getElementById(id);
-const state = { key: "", devices: [], objects: new Map(), waiting: [], chosen: null, before: [], after: null, more: false, total: 0 };
+const state = { key: "", devices: [], names: new Map(), objects: new Map(), waiting: [], chosen: null, before: [], after: null, more: false, total: 0 };
 let session = new AbortController();
 
 class Refused extends Error {
@@ -35,7 +35,7 @@ async function get(path, parameters = {}) {
 
 function signIn(key) {
   signOut();
-  Object.assign(state, { key, devices: [], objects: new Map(), waiting: [], chosen: null, before: [], after: null });
+  Object.assign(state, { key, devices: [], names: new Map(), objects: new Map(), waiting: [], chosen: null, before: [], after: null });
   at("status").textContent = "Reading the devices …";
   at("status").className = "";
   start().catch(tell);
@@ -84,7 +84,7 @@ async function readDevices() {
   const filter = prefix ? { endpoint_name__gte: prefix, endpoint_name__lte: `${prefix}\u{10ffff}` } : {};
   const after = state.after ? { after: state.after } : {};
   const page = await get("v3/devices", { limit: PAGE_SIZE, include: "total_count", ...filter, ...after });
-  Object.assign(state, { devices: page.data, more: page.has_more, total: page.total_count });
+  Object.assign(state, { devices: page.data, names: shownNames(page.data), more: page.has_more, total: page.total_count });
   showDevices();
   dirty.devices = new Set(page.data.map((device) => device.id));
   gatherSoon();
@@ -102,7 +102,7 @@ function showDevices() {
 
 function deviceRow(device) {
   const object = state.objects.get(device.id);
-  const name = element("button", { type: "button", title: device.id }, device.endpoint_name);
+  const name = element("button", { type: "button", title: device.id }, nameOf(device.id));
   name.addEventListener("click", () => choose(device.id));
   const isChosen = device.id === state.chosen;
   if (isChosen) name.setAttribute("aria-current", "true");
@@ -156,7 +156,7 @@ function showResources() {
   const object = state.objects.get(state.chosen);
   if (!object) return;
   at("resources-table").hidden = false;
-  fill(at("device"), `${object.endpoint_name}, id `, element("code", {}, object.device_id));
+  fill(at("device"), `${visible(object.endpoint_name)}, id `, element("code", {}, object.device_id));
   fill(at("resources"), ...object.resources.map(resourceRow));
 }
 
@@ -205,7 +205,7 @@ function waitingRow(request) {
 }
 
 function nameOf(deviceId) {
-  return state.objects.get(deviceId)?.endpoint_name ?? state.devices.find((device) => device.id === deviceId)?.endpoint_name ?? deviceId;
+  return state.names.get(deviceId) ?? visible(state.objects.get(deviceId)?.endpoint_name ?? deviceId);
 }
 
 // What events name is read again, gathered, so that a thousand events a second are no thousand requests.

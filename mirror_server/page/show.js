@@ -20,6 +20,49 @@ function looksOf({ tagName, title, textContent }) {
   return [tagName, title, textContent].join("\n");
 }
 
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+const SHORTEST_ID = 8;
+
+// A text with what cannot be seen as an escape; one in another Unicode form than NFC with its combining characters so.
+export function visible(text) {
+  const escaped = text.replace(UNSEEN, escape);
+  return text === text.normalize("NFC") ? escaped : escaped.replace(/\p{Mn}/gu, escape);
+}
+
+function escape(character) {
+  const code = character.codePointAt(0);
+  if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
+  return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
+}
+
+// What devices are called, by id: names that are equal but for case or Unicode form with the beginning of the id, as
+// much of it as tells them apart. The same rule as that of the notebooks and of the mirror command.
+export function shownNames(devices) {
+  const alike = new Map();
+  for (const { id, endpoint_name } of devices) {
+    const look = looksLike(endpoint_name);
+    alike.set(look, [...(alike.get(look) ?? []), { id, name: endpoint_name }]);
+  }
+  const shown = new Map();
+  for (const twins of alike.values()) {
+    const length = twins.length > 1 ? tellingLength(twins.map(({ id }) => id)) : 0;
+    for (const { id, name } of twins) shown.set(id, length ? `${visible(name)} (${visible(id.slice(0, length))})` : visible(name));
+  }
+  return shown;
+}
+
+function looksLike(name) {
+  // Upper case first, for a letter that becomes two of them.
+  return name.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC").replace(UNSEEN, "");
+}
+
+function tellingLength(ids) {
+  const longest = Math.max(...ids.map((id) => id.length));
+  let length = SHORTEST_ID;
+  while (length < longest && new Set(ids.map((id) => id.slice(0, length))).size < ids.length) length += 1;
+  return length;
+}
+
 // A moment in the visitor's time zone, in UTC when pointed at.
 export function instant(moment) {
   if (moment === undefined || moment === null) return "";

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from process_server import ServerProcess
 
+from mirror_sdk._visible import shown_names
 from mirror_server.keys import Scope
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -176,3 +177,12 @@ def test_bytes_that_are_no_text_are_shown_as_bytes(visit: Visit) -> None:
         script = f"import('./page/show.js').then(m => m.shownValue('{base64.b64encode(raw).decode()}').textContent)"
         shown[name] = page.evaluate(script)
     assert shown == {"text": "21 °C", "bytes": "00 ff", "empty": "empty", "long": "x" * 200 + "…"}
+
+
+def test_names_that_look_alike_are_told_apart_as_in_notebooks(visit: Visit) -> None:
+    names = {"0198f00d0001": "Küche", "0198f00d0002": "küche", "0198f00d0003": "Ku\u0308che", "a": "straße"}
+    names |= {"0198f00d0004": "Kü\u200bche", "0198f00d0005": "Hall", "b": "STRASSE"}
+    visit.page.goto(visit.server.url)
+    script = "devices => import('./page/show.js').then(m => Object.fromEntries(m.shownNames(devices)))"
+    devices = [{"id": device_id, "endpoint_name": name} for device_id, name in names.items()]
+    assert visit.page.evaluate(script, devices) == shown_names(names)

@@ -80,3 +80,17 @@ def test_a_peer_that_cannot_be_installed_ends_in_words_and_keeps_what_was_measur
     content = json.loads(result.read_text())
     assert {figure["benchmark"] for figure in content["figures"]} == {"import_time"}
     assert list(content["failed"]) == ["read_value"]
+
+
+def test_a_soak_shows_what_a_server_holds_and_what_was_lost(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    ended = run(tmp_path, *["--no-peers", "--minutes", "0.05", "--soak-devices", "3", "soak", "--json"], str(result))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    content = json.loads(result.read_text())
+    assert content["figures"] == []
+    soak = content["soak"]
+    assert soak["gaps"] == soak["errors"] == {}
+    assert all(soak["counts"][name] > 0 for name in ("device object", "snapshot", "write", "poll", "stream", "webhook"))
+    for name in ("memory_mb", "descriptors", "threads", "database_mb", "wal_mb"):
+        assert all(value > 0 for value in soak["moments"][name])
+        assert name.replace("_", " ") in ended.stdout

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._visible import shown_names
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -74,6 +75,7 @@ class DevicePicker:
         self._given = None if given is None else read_ids(given)
         self._picked = dict.fromkeys(self._given or ())
         self._directory: dict[str, Device] = {}
+        self._names: dict[str, str] = {}
         self._candidates = self._given or []
         self._listing = Reload(clock, DIRECTORY_RELOAD_SECONDS)
 
@@ -143,8 +145,7 @@ class DevicePicker:
 
     def name(self, device_id: str) -> str:
         """What a device is called."""
-        listed = self._directory.get(device_id)
-        return listed.endpoint_name if listed else device_id
+        return self._names.get(device_id, device_id)
 
     def take(self, events: Iterable[Event]) -> None:
         """Read the directory again soon where devices come and go."""
@@ -165,7 +166,7 @@ class DevicePicker:
         listed = self._directory.get(device_id)
         if listed is None or listed.state == "registered":
             return self.name(device_id)
-        return f"{listed.endpoint_name} · {listed.state}"
+        return f"{self.name(device_id)} · {listed.state}"
 
     def _pick(self, device_ids: Iterable[str], is_picked: bool) -> None:
         for device_id in device_ids:
@@ -178,6 +179,7 @@ class DevicePicker:
     def _took(self, number: int, devices: DeviceList) -> None:
         if self._listing.end(number):
             self._directory = {device.id: device for device in devices}
+            self._names = shown_names({device.id: device.endpoint_name for device in devices})
             if self._given is None:
                 self._candidates = sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
             self._notices.clear("directory")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject, Resource
 from mirror_sdk.errors import AccessDenied
 from mirror_sdk.events import Event, EventKind
@@ -113,6 +114,7 @@ class ExplorerModel:
         self._client = client
         self._run = run
         self._devices = DeviceList([])
+        self._names: Mapping[str, str] = {}
         self._listing = Reload(clock, DIRECTORY_RELOAD_SECONDS)
         self._loaded: _Loaded | None = None
         self._loading = Reload(clock, RELOAD_SECONDS)
@@ -153,10 +155,8 @@ class ExplorerModel:
     @property
     def choices(self) -> list[tuple[str, str]]:
         """What can be chosen, as (text, device id): the devices of the page."""
-        names = [device.endpoint_name for device in self._devices]
-        twins = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         shown = self.device_pages.cut(self.devices)
-        return [(_choice_text(device, device.endpoint_name in twins), device.id) for device in shown]
+        return [(_choice_text(device, self._names[device.id]), device.id) for device in shown]
 
     @property
     def device_count(self) -> int:
@@ -204,7 +204,8 @@ class ExplorerModel:
         """Name of the chosen device."""
         if self.device_id is None:
             return "No device chosen"
-        return (self._loaded and self._loaded.device.endpoint_name) or self._name(self.device_id)
+        loaded_name = self._loaded and self._loaded.device.endpoint_name
+        return self._names.get(self.device_id) or visible(loaded_name or self.device_id)
 
     @property
     def subtitle(self) -> str:
@@ -294,6 +295,7 @@ class ExplorerModel:
     def _took_devices(self, number: int, devices: DeviceList) -> None:
         if self._listing.end(number):
             self._devices = devices
+            self._names = shown_names({device.id: device.endpoint_name for device in devices})
             self.notices.clear("directory")
             self.version += 1
 
@@ -337,8 +339,7 @@ class ExplorerModel:
             self._loading.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def _name(self, device_id: str) -> str:
-        names = [device.endpoint_name for device in self._devices if device.id == device_id]
-        return names[0] if names else device_id
+        return self._names.get(device_id) or visible(device_id)
 
     def _found(self, loaded: _Loaded) -> list[Resource]:
         wanted = self.resource_search.strip().casefold()
@@ -392,8 +393,7 @@ def _is_held(loaded: _Loaded, path: str) -> bool:
     return (loaded.own or {}).get(path, SubscriptionState.NONE).is_held
 
 
-def _choice_text(device: Device, has_twin: bool) -> str:
-    name = f"{device.endpoint_name} ({device.id})" if has_twin else device.endpoint_name
+def _choice_text(device: Device, name: str) -> str:
     return name if device.state == "registered" else f"{name} · {device.state}"
 
 

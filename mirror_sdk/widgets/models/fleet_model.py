@@ -12,6 +12,7 @@ from enum import StrEnum
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import DriftKind, drift_frame
@@ -122,6 +123,7 @@ class _Fleet:
     """What one reading of the fleet gave."""
 
     directory: dict[str, Device]
+    names: dict[str, str]
     summaries: dict[str, DeviceSummary]
 
 
@@ -166,6 +168,7 @@ class FleetModel:
         self._run = run
         self._stale_after = timedelta(seconds=stale_after_seconds)
         self._directory: dict[str, Device] = {}
+        self._names: dict[str, str] = {}
         self._summaries: dict[str, DeviceSummary] = {}
         self._ranked: list[str] = []
         self._loading = Reload(clock, RELOAD_SECONDS)
@@ -273,7 +276,7 @@ class FleetModel:
 
     def _took_fleet(self, number: int, fleet: _Fleet) -> None:
         if self._loading.end(number):
-            self._directory, self._summaries = fleet.directory, fleet.summaries
+            self._directory, self._names, self._summaries = fleet.directory, fleet.names, fleet.summaries
             self._changed.clear()
             self._rank()
             self.notices.clear("fleet")
@@ -282,9 +285,10 @@ class FleetModel:
     def _look(self, device_ids: Sequence[str]) -> None:
         """Look at these devices again; those the directory did not list come with its next reading."""
         devices = {device_id: self._directory[device_id] for device_id in device_ids if device_id in self._directory}
+        names, age = self._names, self._stale_after
         number = self._looking.begin()
         self._run(
-            lambda: _summarise(_states(self._client, list(devices)), devices, self._stale_after) if devices else {},
+            lambda: _summarise(_states(self._client, list(devices)), devices, names, age) if devices else {},
             lambda summaries: self._looked(number, summaries),
             lambda error: self._missed(number, device_ids, error),
         )
@@ -312,7 +316,8 @@ class FleetModel:
 
 def _read_fleet(client: MirrorClient, stale_after: timedelta) -> _Fleet:
     directory = {device.id: device for device in client.list_devices()}
-    return _Fleet(directory, _summarise(_states(client), directory, stale_after))
+    names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
+    return _Fleet(directory, names, _summarise(_states(client), directory, names, stale_after))
 
 
 def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd.DataFrame:
@@ -321,7 +326,9 @@ def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd
         return client.snapshot(device_ids, raw=True)
 
 
-def _summarise(state: pd.DataFrame, devices: Mapping[str, Device], stale_after: timedelta) -> dict[str, DeviceSummary]:
+def _summarise(
+    state: pd.DataFrame, devices: Mapping[str, Device], names: Mapping[str, str], stale_after: timedelta
+) -> dict[str, DeviceSummary]:
     """Each of the devices in numbers. A value is old where its device said so, or said nothing and it is too old."""
     kinds = _drift_by_device(state)
     resources = Counter(state["device_id"])
@@ -332,7 +339,7 @@ def _summarise(state: pd.DataFrame, devices: Mapping[str, Device], stale_after: 
     return {
         device_id: DeviceSummary(
             device_id=device_id,
-            name=device.endpoint_name,
+            name=names[device_id],
             is_registered=device.state == "registered",
             resources=resources[device_id],
             failed=kinds[device_id, DriftKind.FAILED],

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._visible import shown_names
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter
 from mirror_sdk.frames import events_frame
@@ -141,6 +142,7 @@ class WatcherModel:
         self._client = client
         self._run = run
         self._names: Mapping[str, str] = {}
+        self._shown_names: Mapping[str, str] = {}
         self._events: deque[Event] = deque(maxlen=events_kept)
         self._rate = _Rate(clock)
         self._units: dict[SeriesKey, str] = {}
@@ -396,6 +398,7 @@ class WatcherModel:
 
     def _took_names(self, devices: DeviceList) -> None:
         self._names = {device.id: device.endpoint_name for device in devices}
+        self._shown_names = shown_names(self._names)
         self._renew_filter()
         self.notices.clear("names")
         self.version += 1
@@ -426,14 +429,14 @@ class WatcherModel:
     def _series_name(self, key: SeriesKey) -> str:
         definition = lookup(key.path)
         label = f" {definition.label}" if definition else ""
-        return f"{self._names.get(key.device_id, key.device_id)} {key.path}{label}"
+        return f"{self._shown_names.get(key.device_id, key.device_id)} {key.path}{label}"
 
     def _row(self, event: Event) -> EventRow:
         definition = lookup(event.path) if event.path else None
         return EventRow(
             received_at=f"{event.received_at:%H:%M:%S}.{event.received_at.microsecond // 1000:03d}",
             kind=event.kind,
-            device=self._names.get(event.device_id, event.device_id) if event.device_id else "",
+            device=self._shown_names.get(event.device_id, event.device_id) if event.device_id else "",
             path=event.path or "",
             label=definition.label if definition else "",
             value=_told(event),

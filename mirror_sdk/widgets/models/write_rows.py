@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mirror_sdk._visible import shown_names
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
@@ -76,7 +77,11 @@ def write_rows(plan: Plan, *, is_begun: bool, is_over: bool, with_offline: bool)
     """
     requests = {request.async_id: request for request in plan.requests} if is_begun else {}
     ordered = sorted(plan.planned, key=lambda one: _ORDER.index(_decision(one, with_offline)))
-    return [_row(one, requests.get(one.async_id), is_over=is_over, with_offline=with_offline) for one in ordered]
+    names = shown_names({one.want.device_id: one.endpoint_name or one.want.device_id for one in ordered})
+    return [
+        _row(one, names[one.want.device_id], requests.get(one.async_id), is_over=is_over, with_offline=with_offline)
+        for one in ordered
+    ]
 
 
 def _decision(planned: PlannedWrite, with_offline: bool) -> Decision:
@@ -84,7 +89,7 @@ def _decision(planned: PlannedWrite, with_offline: bool) -> Decision:
     return Decision.WRITE if is_offline and with_offline else planned.finding.decision
 
 
-def _row(planned: PlannedWrite, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
+def _row(planned: PlannedWrite, name: str, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
     definition = lookup(planned.want.path)
     unit = planned.unit or (definition.unit if definition else "")
     match _decision(planned, with_offline):
@@ -96,7 +101,7 @@ def _row(planned: PlannedWrite, request: Request | None, *, is_over: bool, with_
             state, reason = _progress(planned, request, is_over)
     return WriteRow(
         device_id=planned.want.device_id,
-        device=planned.endpoint_name or planned.want.device_id,
+        device=name,
         before=value_text(planned.before, unit) or _NO_VALUE_YET,
         wanted=_wanted(planned, unit),
         state=state,

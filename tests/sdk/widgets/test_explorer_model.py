@@ -55,7 +55,7 @@ def test_devices_of_one_name_are_told_apart_by_their_ids(client, bench):
     model = ExplorerModel(client)
     model.load_devices()
     first = model.devices[0]
-    model._devices = [*model._devices, first.model_copy(update={"id": "another"})]
+    model._took_devices(model._listing.begin(), [*model._devices, first.model_copy(update={"id": "another"})])
     names = {device_id: text for text, device_id in model.choices}
     assert names["another"] == f"{first.endpoint_name} (another)"
     assert first.id in ids
@@ -63,7 +63,8 @@ def test_devices_of_one_name_are_told_apart_by_their_ids(client, bench):
 
 def test_of_many_devices_a_bounded_number_is_listed(model):
     first = model.devices[0]
-    model._devices = [first.model_copy(update={"id": f"{n:04}", "endpoint_name": f"d{n:04}"}) for n in range(5000)]
+    many = [first.model_copy(update={"id": f"{n:04}", "endpoint_name": f"d{n:04}"}) for n in range(5000)]
+    model._took_devices(model._listing.begin(), many)
     assert len(model.choices) == DEVICES_SHOWN
     assert model.devices_text == "5,000 devices"
     model.turn_device_page(9999)

@@ -1,0 +1,217 @@
+"""What others wrote is shown without acting on a screen or in a spreadsheet, and without the access key."""
+
+import csv
+import io
+import traceback
+from datetime import UTC, datetime
+
+import httpx
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk import AccessDenied, AsyncMirrorClient, MirrorClient
+from mirror_sdk._output import show, show_line, with_formula, without_formula
+from mirror_sdk._table_rows import ledger_rows, plan_rows, write_csv
+from mirror_sdk._visible import shown_names, visible
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, device_request_failed
+
+KEY = "ak_0123456789abcdef_" + "S3cr3t" * 6
+SECRET = KEY.rpartition("_")[2]
+HOSTILE = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
+
+
+def everything(error):
+    """All that is told of an error, in any way."""
+    told = [str(error), repr(error), repr(error.args), repr(vars(error))]
+    return "\n".join([*told, *traceback.format_exception(error)])
+
+
+def error_of(kind, handler, loop):
+    transport = httpx.MockTransport(handler)
+    if kind is MirrorClient:
+        with MirrorClient("http://localhost", KEY, transport=transport) as client:
+            client._sender._sleep = lambda _: None
+            with pytest.raises(MirrorError) as caught:
+                client.snapshot()
+            with pytest.raises(MirrorError) as sent:
+                client.get_device("a")
+            return caught.value, sent.value, str(client.status())
+
+    async def ask():
+        async def no_sleep(_):
+            return None
+
+        async with AsyncMirrorClient("http://localhost", KEY, transport=transport) as client:
+            client._sender._sleep = no_sleep
+            with pytest.raises(MirrorError) as caught:
+                await client.snapshot()
+            with pytest.raises(MirrorError) as sent:
+                await client.get_device("a")
+            return caught.value, sent.value, str(client.status())
+
+    return loop.run(ask())
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_a_refusal_that_says_the_key_back_is_told_without_it(kind, loop):
+    body = {
+        "object": "error",
+        "code": 403,
+        "type": f"x{KEY}",
+        "reason": HOSTILE,
+        "message": HOSTILE,
+        "fields": [{"name": HOSTILE, "message": HOSTILE}],
+        "request_id": HOSTILE,
+        f"other{KEY}": [HOSTILE, {"deep": HOSTILE}],
+    }
+    *errors, status = error_of(kind, lambda _: httpx.Response(403, json=body), loop)
+    for error in errors:
+        assert isinstance(error, AccessDenied)
+        assert "your key <access key> is \\x1b[2Jnot\\r\\nwelcome \\u202e" in error.message
+        for told in (everything(error), error.type, error.reason, error.request_id, str(error.fields)):
+            assert SECRET not in told
+            assert not any(one in told for one in ("\x1b", "\r", "\u202e"))
+        assert "\n" not in str(error)
+    assert SECRET not in status
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_a_connection_that_says_the_key_back_is_told_without_it(kind, loop):
+    def lose(request):
+        raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
+
+    *errors, status = error_of(kind, lose, loop)
+    for error in errors:
+        assert isinstance(error, ConnectionFailed)
+        assert SECRET not in everything(error)
+        assert "\x1b" not in str(error)
+    assert SECRET not in status
+
+
+def test_a_very_long_refusal_is_cut(client_over):
+    body = {"object": "error", "code": 400, "type": "x", "message": "x" * 1_000_000}
+    with pytest.raises(APIError) as caught:
+        client_over(lambda *_: httpx.Response(400, json=body)).get_device("a")
+    assert len(str(caught.value)) < 3000
+
+
+def test_a_category_is_told_without_what_acts_on_a_screen():
+    error = device_request_failed(category="\x1b[2J", status=400, device_id="a", path="/1", async_id="x")
+    assert "\x1b" not in str(error) + repr(error)
+
+
+def csv_of(capsys, rows, columns):
+    show(rows, columns, "csv")
+    return list(csv.reader(io.StringIO(capsys.readouterr().out, newline="")))[1:]
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+1e", "-inf", "\uff1d1", "'=1"]
+FORMULAS += ["''@", "=text\r=1"]
+
+
+@pytest.mark.parametrize("cell", FORMULAS)
+def test_a_spreadsheet_executes_nothing(capsys, cell):
+    assert csv_of(capsys, [{"value": cell}], ["value"]) == [[f"'{cell}"]]
+    show_line({"value": cell}, "csv")
+    assert next(csv.reader(io.StringIO(capsys.readouterr().out, newline=""))) == [f"'{cell}"]
+
+
+@pytest.mark.parametrize("cell", ["-21.5", "+3", "-1e-7", "-.5", "text", "", "'quoted'", "a=b", "21.5", "/3303/0/5700"])
+def test_numbers_and_plain_texts_stay_as_they_are(capsys, cell):
+    assert csv_of(capsys, [{"value": cell, "other": ""}], ["value", "other"]) == [[cell, ""]]
+
+
+def test_numbers_and_times_are_no_texts(capsys):
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    assert csv_of(capsys, [{"a": -1.5, "b": at, "c": None}], "abc") == [["-1.5", "2026-01-31T00:00:00.000+00:00", ""]]
+
+
+@given(st.text() | st.text(alphabet="'=+-@\t\r\n1a", max_size=6))
+def test_a_cell_can_be_brought_back(cell):
+    assert with_formula(without_formula(cell)) == cell
+
+
+def test_no_line_end_of_any_kind_begins_a_row(capsys):
+    row = {"a": "text\r=1", "b": "text\n=1"}
+    assert csv_of(capsys, [row], ["a", "b"]) == [["text\r=1", "text\n=1"]]
+
+
+def test_a_table_of_pandas_is_written_likewise(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "name": pd.Categorical(["=1", "hall", None]),
+            "text": pd.array(["@x\r=2", None, "-5"], "string"),
+            "number": [-1.0, 2.0, 3.0],
+            "kind": pd.Categorical(["a", "b", "a"], ordered=True),
+        }
+    )
+    write_csv(frame, tmp_path / "fleet.csv")
+    with (tmp_path / "fleet.csv").open(newline="") as file:
+        _, *rows = csv.reader(file)
+    assert rows == [["'=1", "'@x\r=2", "-1.0", "a"], ["hall", "", "2.0", "b"], ["", "-5", "3.0", "a"]]
+    assert frame["name"].tolist()[0] == "=1"
+    write_csv(frame.iloc[1:], tmp_path / "plain.csv")
+    assert (tmp_path / "plain.csv").read_text() == "name,text,number,kind\nhall,,2.0,b\n,-5,3.0,a\n"
+
+
+def test_a_table_on_a_screen_does_nothing_else(capsys):
+    show([{"value": "\x1b[2J\u202e\u200b"}], ["value"], None)
+    show_line({"value": "\x1b[2J\u202e"}, None)
+    out = capsys.readouterr().out
+    assert "\\x1b[2J\\u202e\\u200b" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Küche 21.5 °C 温度 😀", "Küche 21.5 °C 温度 😀"),
+        ("a\x00\x7f\x9b", "a\\x00\\x7f\\x9b"),
+        ("zero\u200bwidth", "zero\\u200bwidth"),
+        ("line\nend\u2028", "line\\nend\\u2028"),
+        ("Ku\u0308che", "Ku\\u0308che"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown_as_an_escape(text, shown):
+    assert visible(text) == shown
+
+
+def test_names_that_look_alike_are_told_apart():
+    names = {
+        "0198f00d0001": "Küche",
+        "0198f00d0002": "küche",
+        "0198f00d0003": "Ku\u0308che",
+        "0198f00d0104": "Kü\u200bche",
+        "0198f00d0005": "\uff2b\u00fcche",
+        "0198f00d0006": "Hall",
+        "a": "stra\u00dfe",
+        "b": "STRASSE",
+    }
+    shown = shown_names(names)
+    assert len(set(shown.values())) == len(names)
+    assert shown["0198f00d0006"] == "Hall"
+    assert shown["0198f00d0001"] == "Küche (0198f00d0001)"
+    assert shown["0198f00d0003"] == "Ku\\u0308che (0198f00d0003)"
+    assert (shown["a"], shown["b"]) == ("straße (a)", "STRASSE (b)")
+    assert shown_names({}) == {}
+
+
+def test_no_more_of_an_id_is_shown_than_tells_them_apart():
+    assert shown_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"}) == {
+        "aaaaaaaaaaaa1": "x (aaaaaaaa)",
+        "bbbbbbbbbbbb1": "X (bbbbbbbb)",
+    }
+
+
+def test_tables_of_the_command_tell_names_apart(client, bench):
+    resources = [{"path": "/3311/0/5851", "value": "10", "writable": True}]
+    ids = [bench.add_device(name, resources) for name in ("hall", "Hall", "roof")]
+    plan = client.plan([(device_id, "/3311/0/5851", 40) for device_id in ids])
+    shown = [row["device"] for row in plan_rows(plan.frame)]
+    assert len(set(shown)) == 3
+    assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
+    assert shown[2] == "roof"
+    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply())] == shown
