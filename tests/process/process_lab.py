@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from playwright.sync_api import BrowserContext
 from process_server import child_environment, wait_until
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab/tree/(\S+)\?token=(\w+)")
@@ -46,7 +47,9 @@ class JupyterProcess:
 
 
 class Lab(JupyterProcess):
-    """A running ``mirror lab``."""
+    """A running ``mirror lab``; ``context`` is that of the browser its pages are shown in."""
+
+    context: BrowserContext | None = None
 
     def __init__(self, folder: Path, *options: str, **variables: str) -> None:
         program = "from mirror_sdk.cli import main; main()"

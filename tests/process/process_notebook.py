@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import httpx
 import nbformat
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from process_lab import ADDRESS, Lab
 from process_server import wait_until
 
@@ -37,9 +37,8 @@ class Notebook:
         self._name = name
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30)
         wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
-        self.context = browser.new_context(viewport={"width": width, "height": 1100})
-        self.context.set_default_timeout(30_000)
-        self.page: Page = self.context.new_page()
+        self.page: Page = _context(lab, browser).new_page()
+        self.page.set_viewport_size({"width": width, "height": 1100})
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
@@ -56,7 +55,7 @@ class Notebook:
 
     def close(self) -> None:
         """Close the page and end the kernel: its widgets would go on to poll beside the next test."""
-        self.context.close()
+        self.page.close()
         for session in self._http.get("/api/sessions").json():
             if self._name in session["path"]:
                 self._http.delete(f"/api/sessions/{session['id']}")
@@ -120,6 +119,14 @@ class Notebook:
         """Press keys, one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
+
+
+def _context(lab: Lab, browser: Browser) -> BrowserContext:
+    """One for all pages of a lab: what JupyterLab loads is read and compiled once."""
+    if lab.context is None:
+        lab.context = browser.new_context()
+        lab.context.set_default_timeout(30_000)
+    return lab.context
 
 
 def _has_idle_kernel(http: httpx.Client, name: str) -> bool:
