@@ -84,7 +84,8 @@ def test_a_given_database_keeps_the_fleet_and_what_is_known_of_it(tmp_path: Path
             assert f"Database: {database}" in lab.output
             environment = _environment_of(_child_of(lab.process.pid, "jupyterlab"))
             with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
-                device = client.list_devices()[0]
+                # One that is always awake: a sleeping device goes on sleeping through a restart.
+                device = client.list_devices(endpoint_name="weather-station-01")[0]
                 reported = client.get_device(device.id)[TEMPERATURE].reported
                 seen.append((device.id, len(client.list_devices()), reported is not None))
                 seen.append(client.get_presubscriptions())
