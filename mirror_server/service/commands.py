@@ -226,11 +226,13 @@ class CommandService:
             devices.put_desired(session, command.device_id, command.request.path, value)
 
 
-def reported_value(device_id: str, path: str, content: Content, now: Instant, origin: Origin) -> ReportedValue:
-    """A value from a device, and by what it came, as the mirror takes it."""
+def reported_value(
+    device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
+) -> ReportedValue:
+    """A value from a device, and by what it came, as the mirror takes it; ``changed_at`` where an event tells it."""
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
-    return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path)
+    return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
 def _was_placed(session: Session, placement: Placement, async_id: str, free_since: Instant) -> bool:

@@ -308,8 +308,9 @@ def _in_order(
 def _observed_value(observation: Observation, now: Instant, hearing: Hearing) -> ReportedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
     origin: Origin = "auto_observation" if hearing.auto_observed and not hearing.app_ids else "subscription"
-    value = reported_value(observation.device_id, observation.path, observation.content, now, origin)
-    return value._replace(changed_at=observation.changed_at)
+    return reported_value(
+        observation.device_id, observation.path, observation.content, now, origin, observation.changed_at
+    )
 
 
 def _encode_for_all(

@@ -159,8 +159,7 @@ class SubscriptionService:
             return
         known = devices.known(session, device_id, path)
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        value = reported_value(device_id, path, initial, now, "subscription")
-        devices.report(session, [value._replace(changed_at=changed_at)])
+        devices.report(session, [reported_value(device_id, path, initial, now, "subscription", changed_at)])
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
         self.notify(session, [(Observation(device_id, path, initial, changed_at), device.endpoint_name, app_ids)])
 

@@ -280,6 +280,31 @@ def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_
         assert list(violations(session)) == []
 
 
+def test_a_server_that_takes_over_invents_no_event(open_services, device):
+    first, app_id, device_id = device
+    first.subscriptions.subscribe(app_id, device_id, PATH).result(10)
+    assert first.database.settle(10)
+    first.bench.simulator.set_value(device_id, PATH, value="1")
+    assert first.database.settle(10)
+    second = open_services()
+
+    def seen() -> tuple[Any, ...]:
+        with second.database.read() as session:
+            resources = devices.resources(session, device_id)
+        entries = [(entry.seq, entry.kind, entry.body) for entry in second.log.read(app_id, 0).entries]
+        return resources, second.devices.device(device_id).last_contact_at, entries
+
+    before = seen()
+    assert [kind for _, kind, _ in before[-1]] == ["registrations", "notifications", "notifications"]
+    first.close()
+    wait_for(lambda: second.is_on_duty() and second.bench.simulator.list_states())
+    assert second.database.settle(10)
+    assert seen() == before
+    second.bench.simulator.set_value(device_id, PATH, value="2")
+    assert second.database.settle(10)
+    assert len(seen()[-1]) == len(before[-1]) + 1
+
+
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
     token = services.database._backend.duty_token
