@@ -185,11 +185,15 @@ class Bridge:
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
                 message = await receive()
-                if message.get("more_body"):
-                    answer = _Answer.of(self._app, _environ_of(scope, b"") | {HEAD_ONLY: True})
-                    if answer.status != 100:
-                        await answer.send(send)
-                        return None
+                if message["type"] == "http.disconnect":
+                    return None
+                if not message.get("more_body"):
+                    body: bytes = message.get("body", b"")
+                    return body[: self._max_body_bytes + 1]
+                answer = _Answer.of(self._app, _environ_of(scope, b"") | {HEAD_ONLY: True})
+                if answer.status != 100:
+                    await answer.send(send)
+                    return None
                 return await _read_body(message, receive, self._max_body_bytes)
         except TimeoutError:
             refusal = Refusal(408, "the body did not arrive in time; send it at once")

@@ -115,7 +115,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._untold_bytes += size
         self._begins_piece = not self._in_message
         super().data_received(data)
-        if self._timer is None and not self._in_message and self._is_answering():
+        if self._timer is None and not (self._in_message or self._begins_piece):
             # Nearly always: a whole request came.
             return
         if not self._is_over:
@@ -241,6 +241,9 @@ class BoundedConnection(HttpToolsProtocol):
         if self.pipeline:
             self._answered = self.pipeline[-1][0]
         super().on_response_complete()
+        if self.timeout_keep_alive_task is not None and not self._in_message:
+            # Nearly always: the next request is waited for.
+            return
         if self.transport.is_closing():
             self._end_within(self._settings.write_timeout_seconds)
         elif self._in_message and not self._in_head and self.cycle.response_complete:

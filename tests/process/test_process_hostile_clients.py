@@ -210,7 +210,7 @@ def test_what_was_refused_and_who_is_connected_is_measured(
     connections = next(line for line in metrics.splitlines() if line.startswith("mirror_open_connections "))
     assert float(connections.split()[1]) >= 1
     assert "mirror_unread_bytes 0.0" in metrics
-    assert " 431 " in shared_server.stderr
+    assert "status=431" in shared_server.stderr
 
 
 def test_no_client_of_these_made_the_server_fail(shared_server: ServerProcess, application: Application) -> None:

@@ -264,6 +264,26 @@ def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(s
     run(server, check, max_connections=2)
 
 
+def test_of_very_many_connections_too_many_some_are_told_nothing(server, monkeypatch):
+    monkeypatch.setattr("mirror_server.connections._MOST_TOLD", 1)
+
+    async def check(served):
+        held = [await served.connect()]
+        while not served.state.connections:
+            await asyncio.sleep(0)
+        held += [await served.connect() for _ in range(4)]
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*(reader.read() for reader, _ in held[1:]), return_exceptions=True)
+        assert sum(isinstance(answer, bytes) and answer.startswith(b"HTTP/1.1 503") for answer in answers) == 1
+        for _, writer in held:
+            writer.close()
+        while served.state.connections:
+            await asyncio.sleep(0)
+        await served.assert_well()
+
+    run(server, check, max_connections=1)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
 def test_there_can_be_as_many_connections_as_open_files_and_their_limit_is_raised():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
