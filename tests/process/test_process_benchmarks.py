@@ -77,7 +77,7 @@ def test_a_peer_that_cannot_be_installed_ends_in_words_and_keeps_what_was_measur
 
 def test_a_soak_shows_what_a_server_holds_and_what_was_lost(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    ended = run(tmp_path, *"--no-peers --minutes 0.05 --soak-devices 3 soak --json".split(), str(result))
+    ended = run(tmp_path, *["--no-peers", "--minutes", "0.05", "--soak-devices", "3", "soak", "--json"], str(result))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     content = json.loads(result.read_text())
     assert content["figures"] == []
