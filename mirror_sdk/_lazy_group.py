@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import click
+
+_WIDEST, _NARROWEST, _MARGIN = 80, 50, 2
 
 
 class LazyGroup(click.Group):
@@ -38,6 +42,24 @@ class LazyGroup(click.Group):
             import_module(self._modules[cmd_name])
         return super().get_command(ctx, cmd_name)
 
+    def get_help(self, ctx: click.Context) -> str:
+        """The help, as wide as click makes it; click alone would load all of :mod:`shutil` to ask for the width."""
+        if ctx.terminal_width is None:
+            widest = ctx.max_content_width or _WIDEST
+            ctx.terminal_width = max(min(_columns(), widest) - _MARGIN, _NARROWEST)
+        return super().get_help(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names and what they do."""
         self._listed.format_commands(ctx, formatter)
+
+
+def _columns() -> int:
+    """Columns of the terminal, by :func:`shutil.get_terminal_size`'s rules."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return (os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0) or _WIDEST
+    except (OSError, ValueError):
+        return _WIDEST

@@ -5,6 +5,8 @@ A test that stops, kills or fills up nothing takes ``shared_server`` (of ``tests
 server to itself takes ``server``, ``mirror`` or ``start_server``, whose database is a copy of one that is made once.
 """
 
+import os
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,11 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
+
+# Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
+# compiles the whole package, and each worker rewrites every assertion.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Tests of the test kit run pytest themselves.
 pytest_plugins = ["pytester"]

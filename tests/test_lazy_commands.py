@@ -57,6 +57,17 @@ def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_
     assert listed.hidden == found.hidden
 
 
+@pytest.mark.parametrize("columns", [None, "", "0", "x", "20", "60", "77", "200"])
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_help_is_as_wide_as_click_makes_it(name: str, columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    group = GROUPS[name]
+    context = click.Context(group, info_name=name)
+    assert group.get_help(context) == click.Group.get_help(group, click.Context(group, info_name=name))
+
+
 @pytest.mark.parametrize("name", GROUPS)
 def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name: str) -> None:
     group = GROUPS[name]

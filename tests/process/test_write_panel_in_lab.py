@@ -95,12 +95,12 @@ def test_a_value_is_written_and_another_rejected_with_the_mouse(open_panel: Any,
 
 def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     notebook, panel = open_panel(
-        "ids = [add('key-a'), add('key-b')]; bench.set_answer(ids[1], 'reject')\n"
+        "ids = [add('typed-a'), add('typed-b')]; bench.set_answer(ids[1], 'reject')\n"
         "panel = WritePanel(client, ids, canary=0)\npanel"
     )
     panel.get_by_label("Search").focus()
-    expect(panel).to_contain_text("listed is what key-a has")
-    notebook.tab_to("key-b")
+    expect(panel).to_contain_text("listed is what typed-a has")
+    notebook.tab_to("typed-b")
     notebook.keys("Space")
     expect(panel).to_contain_text("1 of 2 devices picked")
     notebook.keys("Space")
@@ -117,8 +117,8 @@ def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     assert notebook.focused == "Preview"
     notebook.tab_to("Apply")
     notebook.keys("Space")
-    expect(line(panel, "key-a")).to_contain_text("✓ success")
-    expect(line(panel, "key-b")).to_contain_text("✗ failure · REJECTED")
+    expect(line(panel, "typed-a")).to_contain_text("✓ success")
+    expect(line(panel, "typed-b")).to_contain_text("✗ failure · REJECTED")
     notebook.tab_to("Undo")
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 1 to write")
