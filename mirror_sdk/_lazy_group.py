@@ -13,6 +13,18 @@ import click
 _WIDEST, _NARROWEST, _MARGIN = 80, 50, 2
 
 
+class _Commands(dict[str, click.Command]):
+    """Commands by name; what is not there yet comes with its module."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        super().__init__()
+        self.modules = modules
+
+    def __missing__(self, name: str) -> click.Command:
+        import_module(self.modules[name])
+        return dict(self)[name]
+
+
 class LazyGroup(click.Group):
     """A group whose help and completion of a word need nothing of what its commands do.
 
@@ -22,8 +34,9 @@ class LazyGroup(click.Group):
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, Mapping[str, str]], **options: Any) -> None:
+        places = {name: module for module, summaries in modules.items() for name in summaries}
         super().__init__(*args, **options)
-        self._modules = {name: module for module, summaries in modules.items() for name in summaries}
+        self.commands = _Commands(places)
         self._listed = click.Group(
             commands={
                 name: click.Command(name, help=summary)
@@ -36,11 +49,12 @@ class LazyGroup(click.Group):
         """The names, in order."""
         return self._listed.list_commands(ctx)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """The command, from its module; ``None`` if there is none of this name."""
-        if cmd_name in self._modules:
-            import_module(self._modules[cmd_name])
-        return super().get_command(ctx, cmd_name)
+        try:
+            return self.commands[cmd_name]
+        except KeyError:
+            return None
 
     def get_help(self, ctx: click.Context) -> str:
         """The help, as wide as click makes it; click alone would load all of :mod:`shutil` to ask for the width."""

@@ -40,7 +40,7 @@ def test_a_server_loads_neither_the_client_nor_what_few_requests_need() -> None:
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_group_names_exactly_the_commands_its_modules_add(name: str) -> None:
     group = GROUPS[name]
-    for module in set(group._modules.values()):
+    for module in set(group.commands.modules.values()):
         importlib.import_module(module)
     assert group.list_commands(click.Context(group)) == sorted(group.commands)
 
