@@ -12,10 +12,10 @@ from mirror_server.store.failures import DatabaseError
 _MODULES = {
     "mirror_server.cli.commands": {
         "backup": "Copy the database into the new FILE.",
-        "check": "Check the database: a line for each thing that is wrong, and exit status 1 if there is one.",
+        "check": "Check the database: how often each kind of thing is wrong and where, and exit status 1 if there is one.",
         "demo": "Run with simulated devices, a temporary database and a fresh key, for trying things out.",
         "erase": "Erase all that is stored of a device, for the privacy of its user, and print a receipt.",
-        "keys": "Make, list and revoke access keys.",
+        "keys": "Make, list, renew and revoke access keys.",
         "restore": "Make the database anew from the backup FILE.",
         "run": "Run the server until it is stopped with Ctrl-C or SIGTERM.",
     },
