@@ -85,9 +85,6 @@ class _Agenda:
 _LOOK_SECONDS = 1
 """How long it may go unnoticed that the clock of the system was set."""
 
-_JUMP_MILLISECONDS = 500
-"""By less the clock of the system is only kept right."""
-
 
 def _clocks() -> tuple[Instant, int]:
     return wall_time(), time.monotonic_ns() // 1_000_000
@@ -105,10 +102,9 @@ class SystemClock:
 
     def __init__(self, clocks: Callable[[], tuple[Instant, int]] = _clocks) -> None:
         self._clocks = clocks
-        wall, steady = clocks()
-        self._ahead = wall - steady
-        self._skipped = 0
-        self._agenda = _Agenda()
+        # Each timer is in both, and is called by the clock that comes to its end first.
+        self._by_wall = _Agenda()
+        self._by_steady = _Agenda()
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
@@ -122,9 +118,11 @@ class SystemClock:
         """See :class:`Clock`."""
         timer = Timer(due_at, action)
         with self._changed:
-            left = due_at - self.now()
+            wall, steady = self._clocks()
+            left = due_at - wall
+            self._by_wall.add(timer, due_at)
             # One more, because either clock is cut to the millisecond: nothing is called before its instant.
-            self._agenda.add(timer, self._passed() + (left + 1 if left > 0 else 0))
+            self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
             self._changed.notify()
         return timer
 
@@ -141,23 +139,19 @@ class SystemClock:
             with self._changed:
                 if self._closed:
                     return
-                passed = self._passed()
-                due = self._agenda.pop_due(passed)
+                wall, steady = self._clocks()
+                due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
-                    next_due_at = self._agenda.next_due_at()
-                    wait_seconds = None if next_due_at is None else min((next_due_at - passed) / 1000, _LOOK_SECONDS)
-                    self._changed.wait(wait_seconds)
+                    self._changed.wait(self._wait_seconds(wall, steady))
             for timer in due:
                 timer.fire()
 
-    def _passed(self) -> int:
-        """Time that is never set back: it jumps ahead with the clock of the system, and else runs steadily."""
-        wall, steady = self._clocks()
-        jump = wall - steady - self._ahead
-        if abs(jump) > _JUMP_MILLISECONDS:
-            self._ahead += jump
-            self._skipped += max(0, jump)
-        return steady + self._skipped
+    def _wait_seconds(self, wall: Instant, steady: int) -> float | None:
+        """How long nothing will be due; for ever where nothing waits."""
+        at_wall, at_steady = self._by_wall.next_due_at(), self._by_steady.next_due_at()
+        left = [at_wall - wall] if at_wall is not None else []
+        left += [at_steady - steady] if at_steady is not None else []
+        return min(*left, _LOOK_SECONDS * 1000) / 1000 if left else None
 
 
 class ManualClock:

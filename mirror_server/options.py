@@ -84,7 +84,7 @@ _ALL = (
         "--keep-log-seconds",
         "keep_log_seconds",
         type=click.FloatRange(min=1),
-        help="How long notifications are kept, and answered requests are known by their async-id.",
+        help="How long notifications are kept.",
     ),
     _option(
         "--keep-log-bytes",

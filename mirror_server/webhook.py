@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from mirror_sdk.wire.channel import HEADERS_OF_A_CONNECTION, CallbackRegistration, Serialization
+from mirror_sdk.wire.channel import CallbackRegistration, Serialization, is_of_connection
 from mirror_server.callout import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
 from mirror_server.clock import Clock
 from mirror_server.core.callbacks import delay_seconds, is_given_up
@@ -250,5 +250,5 @@ def _registration_of(row: CallbackRow) -> CallbackRegistration:
     """What was registered, without the headers that could be registered before."""
     registration = orjson.loads(row.registration)
     headers = registration.pop("headers", None) or {}
-    taken = {name: value for name, value in headers.items() if name.lower() not in HEADERS_OF_A_CONNECTION}
+    taken = {name: value for name, value in headers.items() if not is_of_connection(name)}
     return CallbackRegistration.model_validate({**registration, "headers": taken})

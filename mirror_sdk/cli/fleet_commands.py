@@ -55,6 +55,9 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
       mirror plan wanted.csv
       mirror plan wanted.csv --apply --undo before.csv
     """  # noqa: D301 - click wants the character, not its escape
+    if undo_file is not None and undo_file.exists():
+        # It may be the way back from the time before.
+        raise click.BadParameter(f"{undo_file} is there already; name a file that is not", param_hint="--undo")
     tables = with_pandas("mirror_sdk._table_rows")
     with MirrorClient.from_env() as client:
         made = client.plan(_wanted_values(client, file))

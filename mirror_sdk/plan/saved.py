@@ -65,7 +65,7 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: Literal[1] = 1
+    version: Literal[1]
     server: str
     writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
@@ -79,7 +79,7 @@ def save(path: str | PathLike[str], server: str, planned: Sequence[PlannedWrite]
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
     unfinished.write_text(
-        SavedPlan(server=server, writes=[_to_saved(one) for one in planned]).model_dump_json(indent=1)
+        SavedPlan(version=1, server=server, writes=[_to_saved(one) for one in planned]).model_dump_json(indent=1)
     )
     unfinished.replace(target)
 

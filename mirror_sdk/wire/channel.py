@@ -65,7 +65,7 @@ _NO_ADDRESS = "not an address that can be called; write it like https://app.exam
 _URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[!-~]+$"
 _HEADER_NAME_PATTERN = r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$"
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-HEADERS_OF_A_CONNECTION = frozenset(
+_HEADERS_OF_A_CONNECTION = frozenset(
     {
         "connection",
         "content-length",
@@ -87,6 +87,11 @@ HEADERS_OF_A_CONNECTION = frozenset(
 """
 
 
+def is_of_connection(name: str) -> bool:
+    """Whether a header is one of these; many receivers read an underscore as a hyphen."""
+    return name.lower().replace("_", "-") in _HEADERS_OF_A_CONNECTION
+
+
 def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -105,7 +110,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is no header name; use letters, digits and -")
-        if name.lower() in HEADERS_OF_A_CONNECTION:
+        if is_of_connection(name):
             raise ValueError(f"{name} belongs to the server's connection; leave it out")
         if name.lower() in seen:
             raise ValueError(f"{name} is there twice, in other letters; give it once")

@@ -12,7 +12,7 @@ from mirror_server.store.failures import DatabaseError
 _MODULES = {
     "mirror_server.cli.commands": {
         "backup": "Copy the database into the new FILE.",
-        "check": "Check the database: how often each kind of thing is wrong and where, and exit status 1 if there is one.",
+        "check": "Check the database: what is wrong, how often and where; exit status 1 if anything is.",
         "demo": "Run with simulated devices, a temporary database and a fresh key, for trying things out.",
         "erase": "Erase all that is stored of a device, for the privacy of its user, and print a receipt.",
         "keys": "Make, list, renew and revoke access keys.",

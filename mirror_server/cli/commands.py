@@ -254,7 +254,7 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
     """Make the key called NAME anew and print it; NAME may be its id too.
 
     It stays the same application, with its notifications, rules, subscriptions and webhook. The new key is shown this
-    once. A running server need not be stopped.
+    once. A running server need not be stopped. Keys that an earlier renewing left good end no later than this overlap.
     """
     with closing(Database(database_url, must_exist=True)) as database:
         try:
@@ -319,7 +319,7 @@ def erase(device_id: str, database_url: str) -> None:
 @main.command()
 @database_option
 def check(database_url: str) -> None:
-    """Check the database: how often each kind of thing is wrong and where, and exit status 1 if there is one."""
+    """Check the database: what is wrong, how often and where; exit status 1 if anything is."""
     found = check_database(database_url)
     for violation in found:
         click.echo(str(violation))

@@ -76,6 +76,8 @@ class SqliteBackend:
         self._path = path
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
+        if must_exist and not path.stat().st_size:
+            raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
         try:
             refuse_other_name(path)
             with suppress(FileExistsError):

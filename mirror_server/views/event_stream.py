@@ -75,6 +75,10 @@ class EventStream(Response):
             # The key was revoked, and its log went with it.
             self.is_over = True
             return b""
+        if page.entries and not self._is_admitted():
+            # Nothing is told to a key that is good no more.
+            self.is_over = True
+            return b""
         self._after = page.cursor
         self._log.note_read(self._app_id, page.cursor)
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []

@@ -68,7 +68,9 @@ def fill_log(filled: Filled) -> None:
     entries = [(filled.device_ids[0], body)] * _ENTRIES
     with closing(Database(filled.url)) as database:
         database.write(
-            lambda session: logs.append(session, app_id, entries, kind=NOTIFICATIONS, at=int(time.time() * 1000))
+            lambda session: logs.append(
+                session, app_id, entries, kind=NOTIFICATIONS, at=int(time.time() * 1000), read_seq=0
+            )
         )
 
 

@@ -261,6 +261,10 @@ def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, 
     ledger = json.loads(run("plan", str(wanted), "--apply", "--undo", str(before), "--json").stdout)
     assert [(row["device"], row["asked"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
     assert run("read", application.name, LEVEL).stdout.strip() == "55"
+    values_before = before.read_text()
+    again = run("plan", str(wanted), "--apply", "--undo", str(before), status=2)
+    assert "is there already" in again.stderr
+    assert before.read_text() == values_before
     run("plan", str(before), "--apply")
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
 

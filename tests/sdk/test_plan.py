@@ -411,6 +411,16 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path, plac
     assert client.list_device_requests() == []
 
 
+def test_a_saved_plan_without_a_version_is_refused(client, lights, tmp_path):
+    file = tmp_path / "plan.json"
+    client.plan(all_to(lights, 40)).save(file)
+    content = json.loads(file.read_text())
+    del content["version"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueRefused, match=r"holds no plan \(version"):
+        client.load_plan(file)
+
+
 def test_a_plan_with_refused_writes_is_loaded_as_it_was_saved(client, lights, tmp_path):
     plan = client.plan(
         [("nobody", LEVEL, 40), (lights[0], "no path", 40), (lights[0], LEVEL, "dim"), (lights[1], LEVEL, 40)]

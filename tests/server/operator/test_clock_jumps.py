@@ -94,6 +94,27 @@ def test_nothing_waits_longer_because_the_clock_was_set_back(clock, machine):
     assert event.wait(PATIENCE_SECONDS)
 
 
+def test_a_clock_that_is_set_back_and_right_again_makes_nothing_due_early(clock, machine):
+    event = called(clock, 120)
+    machine.set_clock(-HOUR_SECONDS)
+    made_before(clock)
+    machine.run(1)
+    machine.set_clock(HOUR_SECONDS)
+    machine.run(118)
+    made_before(clock)
+    assert not event.is_set()
+    machine.run(2)
+    assert event.wait(PATIENCE_SECONDS)
+
+
+def test_what_was_asked_for_while_the_clock_was_behind_is_due_when_it_is_right_again(clock, machine):
+    machine.set_clock(-HOUR_SECONDS)
+    made_before(clock)
+    event = called(clock, 1800)
+    machine.set_clock(HOUR_SECONDS)
+    assert event.wait(PATIENCE_SECONDS)
+
+
 def test_what_is_due_after_a_jump_is_counted_from_there(clock, machine):
     machine.set_clock(DAY_SECONDS)
     made_before(clock)
@@ -109,6 +130,16 @@ def test_what_is_due_after_a_jump_is_counted_from_there(clock, machine):
 
 def test_nothing_is_called_before_its_instant(clock, machine):
     event = called(clock, 1)
+    machine.run(0.999)
+    made_before(clock)
+    assert not event.is_set()
+    machine.run(0.001)
+    assert event.wait(PATIENCE_SECONDS)
+
+
+def test_nothing_is_called_early_by_the_clock_that_runs_steadily(clock, machine):
+    event = called(clock, 1)
+    machine.set_clock(-DAY_SECONDS)
     machine.run(1)
     made_before(clock)
     # Either clock may have been cut by up to a millisecond.

@@ -136,3 +136,13 @@ def test_a_damaged_old_file_is_not_upgraded(path):
         Database(f"sqlite:///{path}")
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0007",)]
+
+
+@pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["backup", "copy.db"]])
+def test_an_empty_file_is_no_database(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.db").touch()
+    ended = mirror_server(*command, "--database", "sqlite:///empty.db")
+    assert ended.exit_code == 1
+    assert "it is empty" in ended.output
+    assert (tmp_path / "empty.db").stat().st_size == 0

@@ -23,6 +23,8 @@ OF_THE_CONNECTION = [
     "Upgrade",
     "transfer-encoding",
     "Content-Length",
+    "Transfer_Encoding",
+    "content_length",
     "Keep-Alive",
     "TE",
     "Trailer",
