@@ -206,6 +206,8 @@ class BoundedConnection(HttpToolsProtocol):
             self._refusal = self._trailer_refusal()
             if self._refusal is not None:
                 raise _Refused
+            # ``Connection: close`` ends what the parser reads even here.
+            self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
         self._in_message = self._begins_piece = False
         self._untold_bytes = 0
         super().on_message_complete()

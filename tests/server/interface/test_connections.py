@@ -497,6 +497,16 @@ def test_trailers_are_no_headers(server, chunk):
     run(server, check)
 
 
+def test_a_trailer_after_which_no_more_is_read_ends_the_connection(server):
+    async def check(served):
+        sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\nConnection: close\r\n\r\n"
+        answer = await served.exchange(sent + HEALTH + b"\r\n")
+        assert statuses(answer) == [b"200"]
+        assert b"connection: close" in answer
+
+    run(server, check)
+
+
 @pytest.mark.parametrize("trailer", [b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Expect: 100-continue\r\n"])
 def test_trailers_change_nothing_about_what_comes_behind_them(server, trailer):
     async def check(served):
