@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Request, Response, g, request
 from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import MapAdapter
+from werkzeug.routing import MapAdapter, WebsocketMismatch
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES
@@ -422,6 +422,8 @@ def _refusal_of(error: HTTPException) -> Refusal:
     if error.code == 413:
         limit = request.max_content_length
         return Refusal(413, f"the body is larger than {limit} bytes; send less at a time")
+    if isinstance(error, WebsocketMismatch):
+        return Refusal(400, "websockets are not spoken here; GET /v2/notification/events sends events as they come")
     code = error.code if error.code in ERROR_TYPES else 400
     return Refusal(code, error.description or error.name)
 

@@ -101,9 +101,7 @@ class Bridge:
         self, refusal: Refusal, scope: Mapping[str, Any]
     ) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
         """Status, headers and body of the answer to a request that did not arrive whole; its scope may lack parts."""
-        answer = _Answer.of(
-            self._app, _environ_of({**_NOTHING_KNOWN, **scope, "headers": []}, b"") | {REFUSED: refusal}
-        )
+        answer = _Answer.of(self._app, _environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
         return answer.status, answer.headers, answer.body
 
     def _note_large(self, environ: WSGIEnvironment) -> None:
@@ -122,9 +120,12 @@ class Bridge:
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Serve one HTTP request."""
-        body = await self._body(scope, receive, send)
+        environ = _environ_of(scope)
+        body = await self._body(environ, receive, send)
         if body is None:
             return
+        if body:
+            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         parked: list[Deferred] = []
         streams: list[EventStream] = []
         downloads: list[Download] = []
@@ -153,7 +154,6 @@ class Bridge:
             download.take()
             downloads.append(download)
 
-        environ = _environ_of(scope, body)
         while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
             await asyncio.sleep(0)
         environ |= {PARK: park, STREAM: take, DOWNLOAD: take_download, IS_FULL: self._unread.is_full}
@@ -180,25 +180,34 @@ class Bridge:
                 self._note_large(environ)
             await reader.send(answer)
 
-    async def _body(self, scope: _Message, receive: _Receive, send: _Send) -> bytes | None:
+    async def _body(self, environ: WSGIEnvironment, receive: _Receive, send: _Send) -> bytes | None:
         """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
+        # To ask for the body tells a client that expects to be told so to send it.
+        is_expecting = "HTTP_EXPECT" in environ
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
+                if is_expecting and not await self._may_send(environ, send):
+                    return None
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
                 if not message.get("more_body"):
                     body: bytes = message.get("body", b"")
                     return body[: self._max_body_bytes + 1]
-                answer = _Answer.of(self._app, _environ_of(scope, b"") | {HEAD_ONLY: True})
-                if answer.status != 100:
-                    await answer.send(send)
+                if not is_expecting and not await self._may_send(environ, send):
                     return None
                 return await _read_body(message, receive, self._max_body_bytes)
         except TimeoutError:
             refusal = Refusal(408, "the body did not arrive in time; send it at once")
-            await _Answer.of(self._app, _environ_of(scope, b"") | {REFUSED: refusal}).send(send, is_last=True)
+            await _Answer.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
             return None
+
+    async def _may_send(self, environ: WSGIEnvironment, send: _Send) -> bool:
+        """Whether the head lets a client send a body; one that may not is told why."""
+        answer = _Answer.of(self._app, environ | {HEAD_ONLY: True})
+        if answer.status != 100:
+            await answer.send(send)
+        return answer.status == 100
 
     async def _wait(
         self, deferred: Deferred, environ: WSGIEnvironment, receive: _Receive, reader: _Reader
@@ -531,7 +540,8 @@ async def _is_gone(receive: _Receive) -> bool:
     return False
 
 
-def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
+def _environ_of(scope: _Message) -> WSGIEnvironment:
+    """The environment of a request whose body did not come yet."""
     server = scope.get("server") or ("localhost", 80)
     client = scope.get("client") or ("", 0)
     environ: WSGIEnvironment = {
@@ -545,7 +555,7 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
         "REMOTE_ADDR": client[0],
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
-        "wsgi.input": io.BytesIO(body),
+        "wsgi.input": io.BytesIO(),
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": False,
@@ -556,13 +566,17 @@ def _environ_of(scope: _Message, body: bytes) -> WSGIEnvironment:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
     if CALLER in scope:
         environ[CALLER] = scope[CALLER]
-    # The body is whole here; Werkzeug would take a chunked one for endless and cut it at the limit without a word.
+    # A body is whole before it is read; Werkzeug would take a chunked one for endless and cut it at the limit without
+    # a word.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
-    environ["CONTENT_LENGTH"] = str(len(body))
+    environ["CONTENT_LENGTH"] = "0"
     return environ
 
 
 def _put_header(environ: WSGIEnvironment, name: str, value: str) -> None:
+    if "_" in name:
+        # It would pass for the name with hyphens, which a proxy in front adds, replaces or takes away.
+        return
     if name in {"content-type", "content-length"}:
         environ[name.replace("-", "_").upper()] = value
         return

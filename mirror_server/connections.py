@@ -1,7 +1,8 @@
 """What a connection may send and how long it may take, before any key is asked for.
 
 uvicorn keeps the headers of a request however many come, begins as many requests of one connection as arrive, and
-waits for ever for a client that says nothing or takes nothing.
+waits for ever for a client that says nothing or takes nothing. What comes behind a request with ``Upgrade`` it reads as
+a request, be it the body, and trailers as headers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -23,6 +25,7 @@ _MOST_PIPELINED = 16
 _MOST_TOLD = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
+_MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
 
 _log = logging.getLogger(__name__)
 
@@ -114,12 +117,36 @@ class BoundedConnection(HttpToolsProtocol):
         self._piece_bytes = size
         self._untold_bytes += size
         self._begins_piece = not self._in_message
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self._timer is None and not (self._in_message or self._begins_piece):
             # Nearly always: a whole request came.
             return
         if not self._is_over:
             self._look()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._begin_again()
+            if not self._is_over:
+                self._parse(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or Refusal(400, _MALFORMED))
+
+    def _begin_again(self) -> None:
+        """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).
+
+        The parser takes what follows that header for another protocol. The app gets to know of it all the same.
+        """
+        upgrades = [header for header in self.headers if header[0] == b"upgrade"]
+        others = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        version = self.parser.get_http_version().encode()
+        start = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)
+        self.parser = httptools.HttpRequestParser(self)
+        self._parse(b"\r\n".join([start, *others, b"", b""]))
+        self.scope["headers"] = [*self.scope["headers"], *upgrades]
 
     def _look(self) -> None:
         """Refuse what is too large, and give what is to come its time."""
@@ -150,9 +177,16 @@ class BoundedConnection(HttpToolsProtocol):
             self._refusal = self._head_refusal()
         if self._refusal is None and len(self.pipeline) >= _MOST_PIPELINED:
             self._refusal = Refusal(400, "too many requests came before their answers; wait for these, then send more")
+        if self.parser.should_upgrade():
+            if self._refusal is None and self.parser.get_method() != b"CONNECT":
+                return
+            self._refusal = self._refusal or Refusal(400, "this is no proxy: CONNECT is not spoken here")
         if self._refusal is not None:
             raise _Refused
         super().on_headers_complete()
+        # The parser tells of trailers as of headers. They are counted apart and never read: a proxy in front checks and
+        # replaces headers alone (RFC 9110 6.5.1).
+        self.headers = []
         if not self.pipeline:
             self._answered = self.cycle
         self._in_head = False
@@ -164,21 +198,35 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
+        """Called by the parser; raising stops it."""
+        if self._in_head:
+            # It goes on without its upgrade.
+            return
+        if self.headers:
+            self._refusal = self._trailer_refusal()
+            if self._refusal is not None:
+                raise _Refused
+            # ``Connection: close`` ends what the parser reads even here.
+            self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
         self._in_message = self._begins_piece = False
         self._untold_bytes = 0
         super().on_message_complete()
+
+    def _trailer_refusal(self) -> Refusal | None:
+        if len(self.headers) > self._max_headers:
+            return Refusal(431, f"more than {self._max_headers} trailers; leave them out")
+        return self._too_large() if self._header_bytes() > self._max_head_bytes else None
 
     def _head_refusal(self) -> Refusal | None:
         if len(self.headers) > self._max_headers:
             return Refusal(431, f"more than {self._max_headers} headers; send fewer")
         most = self._max_head_bytes
-        if self._untold_bytes + self._slack_bytes > most and self._known_head_bytes() > most:
+        if self._untold_bytes + self._slack_bytes > most and len(self.url) + self._header_bytes() > most:
             return self._too_large()
         return None
 
-    def _known_head_bytes(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + _HEADER_MARKS for name, value in self.headers)
+    def _header_bytes(self) -> int:
+        return sum(len(name) + len(value) + _HEADER_MARKS for name, value in self.headers)
 
     def _too_large(self) -> Refusal:
         limit = f"{self._max_head_bytes} bytes"
@@ -187,11 +235,6 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.url) > self._max_head_bytes / 2:
             return Refusal(414, f"request line and headers are larger than {limit}; ask for less at a time")
         return Refusal(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Called by uvicorn when the parser stopped."""
-        malformed = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
-        self._refuse(self._refusal or Refusal(400, malformed))
 
     def _note_slow(self) -> None:
         self._refuse(Refusal(408, "the request did not arrive in time; send it at once"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import resource
 import sys
 from contextlib import asynccontextmanager
@@ -346,3 +347,220 @@ def test_a_client_that_takes_nothing_is_let_go(server):
         await served.assert_well()
 
     run(server, check, write_timeout_seconds=SHORT)
+
+
+LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
+"""Without a right key it is refused, so that its answers tell what was read."""
+RULES = b'[{"endpoint-name": "upgraded"}]'
+UPGRADES = [b"h2c", b"h2c, HTTP/3", b"websocket"]
+FRAMINGS = {
+    "length": (b"Content-Length: %d\r\n", b"%b"),
+    "chunks": (b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n"),
+}
+
+
+def framed(framing, body):
+    header, form = FRAMINGS[framing]
+    if framing == "length":
+        return header % len(body), form % body
+    return header, form % (len(body), body)
+
+
+def statuses(answers):
+    return re.findall(rb"HTTP/1\.1 (\d+) ", answers)
+
+
+async def one_by_one(served, sent):
+    """What comes until the end when each byte is a piece of its own, as the parser sees it."""
+    reader, writer = await served.connect()
+    while not (served.made and served.made[-1].transport):
+        await asyncio.sleep(0)
+    connection = served.made[-1]
+    for position in range(len(sent)):
+        connection.data_received(sent[position : position + 1])
+    try:
+        async with asyncio.timeout(10):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_an_upgrade_is_not_made_and_the_body_behind_it_is_a_body(server, framing):
+    key = server.key()
+    authorization = b"Authorization: Bearer %b\r\n" % key.encode()
+    inner = LISTED % key.encode() + b"\r\n"
+
+    async def check(served):
+        for body, status in ((RULES, b"202"), (inner, b"400")):
+            header, content = framed(framing, body)
+            upgrade = BODY + authorization + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" + header
+            sent = upgrade + b"\r\n" + content + LISTED % key.encode() + b"Connection: close\r\n\r\n"
+            assert statuses(await served.exchange(sent)) == [status, b"200"]
+            assert statuses(await one_by_one(served, sent)) == [status, b"200"]
+            reader, writer = await served.connect()
+            writer.write(upgrade + b"\r\n")
+            while not served.made[-1].cycle:
+                await asyncio.sleep(0)
+            writer.write(content + LISTED % key.encode() + b"Connection: close\r\n\r\n")
+            assert statuses(await reader.read()) == [status, b"200"]
+            writer.close()
+
+        rules = (LISTED % key.encode()).replace(b"/v3/devices", b"/v2/subscriptions")
+        assert (await served.exchange(rules + b"Connection: close\r\n\r\n")).endswith(b'[{"endpoint-name":"upgraded"}]')
+
+    run(server, check)
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES)
+def test_what_comes_behind_an_upgrade_is_answered(server, upgrade):
+    key = server.key().encode()
+    asked = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
+    status = b"400" if upgrade == b"websocket" else b"200"
+
+    async def check(served):
+        last = LISTED % key + b"Connection: close\r\n\r\n"
+        sent = asked + LISTED % key + b"\r\n" + asked + last
+        assert statuses(await served.exchange(sent)) == [status, b"200", status, b"200"]
+        assert statuses(await one_by_one(served, sent)) == [status, b"200", status, b"200"]
+        assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
+        reader, writer = await served.connect()
+        for _ in range(3):
+            writer.write(asked)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert statuses(head) == [status]
+            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+        writer.close()
+
+    run(server, check)
+
+
+def test_nothing_is_read_behind_an_upgrade_that_is_refused(server):
+    wrong = b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+
+    async def check(served):
+        assert_refused(await served.exchange(wrong + HEALTH + b"\r\n"), 400)
+        await served.assert_well()
+
+    run(server, check)
+
+
+def test_an_upgrade_is_bound_by_the_limits_as_others_are(server):
+    upgrade = HEALTH + b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+    async def check(served):
+        assert_refused(await served.exchange(upgrade + b"X: 1\r\n" * 11 + b"\r\n"), 431)
+        assert_refused(await served.exchange(upgrade + b"X: " + b"a" * 2000 + b"\r\n\r\n"), 431)
+        answers = await served.exchange((upgrade + b"\r\n") * 500)
+        assert 10 < statuses(answers).count(b"200") < 30
+        await served.assert_well()
+
+    run(server, check, max_head_bytes=2000, max_headers=13)
+
+
+def test_a_websocket_is_refused_with_what_there_is_instead(server):
+    handshake = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
+
+    async def check(served):
+        answer = await served.exchange(LISTED % server.key().encode() + handshake, until=b"}")
+        error = ErrorBody.model_validate(json.loads(answer.partition(b"\r\n\r\n")[2]), extra="forbid")
+        assert error.code == 400
+        assert "/v2/notification/events" in error.message
+
+    run(server, check)
+
+
+@pytest.mark.parametrize("target", [b"host:443", b"http://host/healthz", b"host/healthz"])
+def test_nothing_is_read_behind_a_connect(server, target):
+    async def check(served):
+        assert_refused(await served.exchange(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" + HEALTH), 400)
+
+    run(server, check)
+
+
+CHUNKED = b"Host: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize("chunk", [b"", b"1\r\n \r\n"], ids=["no body", "body"])
+def test_trailers_are_no_headers(server, chunk):
+    key = server.key().encode()
+    end = chunk + b"0\r\nAuthorization: Bearer %b\r\nX-Request-ID: %b\r\n\r\n" % (key, b"a" * 32)
+
+    async def check(served):
+        sent = b"GET /v3/devices HTTP/1.1\r\n" + CHUNKED + b"\r\n" + end
+        assert statuses(await served.exchange(sent)) == [b"401"]
+        assert statuses(await one_by_one(served, sent)) == [b"401"]
+        answer = await served.exchange(LISTED % key + CHUNKED + b"\r\n" + end)
+        assert statuses(answer) == [b"200"]
+        assert b"a" * 32 not in answer
+
+    run(server, check)
+
+
+def test_a_trailer_after_which_no_more_is_read_ends_the_connection(server):
+    async def check(served):
+        sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\nConnection: close\r\n\r\n"
+        answer = await served.exchange(sent + HEALTH + b"\r\n")
+        assert statuses(answer) == [b"200"]
+        assert b"connection: close" in answer
+
+    run(server, check)
+
+
+@pytest.mark.parametrize("trailer", [b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Expect: 100-continue\r\n"])
+def test_trailers_change_nothing_about_what_comes_behind_them(server, trailer):
+    async def check(served):
+        sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n"
+        answers = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
+        assert statuses(answers) == [b"200", b"200"]
+
+    run(server, check)
+
+
+@pytest.mark.parametrize(
+    ("trailers", "status"), [(b"a:\r\n" * 14, 431), (b"a: " + b"b" * 2000 + b"\r\n", 400)], ids=["many", "long"]
+)
+@pytest.mark.parametrize("chunk", [b"", b"1\r\n \r\n"], ids=["no body", "body"])
+def test_too_many_trailers_are_told_though_all_came_at_once(server, trailers, status, chunk):
+    key = server.key().encode()
+    head = LISTED % key + b"Transfer-Encoding: chunked\r\n\r\n"
+
+    async def check(served):
+        for end in (b"", HEALTH + b"\r\n"):
+            assert_refused(await served.exchange(head + chunk + b"0\r\n" + trailers + b"\r\n" + end), status)
+        fits = b"a:\r\n" * 13 + b"\r\n" + HEALTH + b"Connection: close\r\n\r\n"
+        assert statuses(await served.exchange(head + chunk + b"0\r\n" + fits)) == [b"200", b"200"]
+
+    run(server, check, max_head_bytes=2000, max_headers=13)
+
+
+@pytest.mark.parametrize("expect", [b"100-continue", b"100-Continue"])
+def test_who_asks_whether_to_send_a_body_is_told_by_its_key(server, expect):
+    key = server.key().encode()
+    head = BODY + b"Expect: " + expect + b"\r\nContent-Length: %d\r\n" % len(RULES)
+    right = b"Authorization: Bearer %b\r\n" % key
+
+    async def check(served):
+        for authorization in (b"", b"Authorization: Bearer wrong\r\n"):
+            assert (await served.exchange(head + authorization + b"\r\n")).startswith(b"HTTP/1.1 401")
+            assert (await served.exchange(head + authorization + b"\r\n", RULES, until=b"}")).startswith(
+                b"HTTP/1.1 401"
+            )
+        reader, writer = await served.connect()
+        writer.write(head + right + b"\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(RULES)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 202")
+        writer.close()
+
+    run(server, check)
+
+
+def test_a_header_whose_name_has_an_underscore_is_none(server):
+    async def check(served):
+        other = LISTED.replace(b"Host: x", b"Host: x\r\nX_Request_ID: %b" % (b"a" * 32)) % server.key().encode()
+        answer = await served.exchange(other + b"Content_Length: 5\r\nConnection: close\r\n\r\n")
+        assert statuses(answer) == [b"200"]
+        assert b"a" * 32 not in answer
+
+    run(server, check)
