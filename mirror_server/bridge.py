@@ -160,7 +160,7 @@ class Bridge:
         answer: _Answer | None = _Answer.of(self._app, environ, streams, downloads)
         if answer is not None and not (streams or downloads or parked) and len(answer.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
-            await answer.send(send)
+            await answer.send(send, is_last=len(body) > self._max_body_bytes)
             return
         reader = self._unread.reader(noted(environ).get("application", ""), send)
         if downloads and answer is not None:
@@ -206,7 +206,8 @@ class Bridge:
         """Whether the head lets a client send a body; one that may not is told why."""
         answer = _Answer.of(self._app, environ | {HEAD_ONLY: True})
         if answer.status != 100:
-            await answer.send(send)
+            # The body may still come; nothing is read behind it.
+            await answer.send(send, is_last=True)
         return answer.status == 100
 
     async def _wait(
