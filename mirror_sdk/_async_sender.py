@@ -9,13 +9,15 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, BinaryIO, Self, TypeVar
 
+from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._exchange import Operation, hide_key
+from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import (
     BUFFER_BYTES,
     Body,
+    client_headers,
     delay_before_next,
     lost,
     refuse_closed,
@@ -23,7 +25,7 @@ from mirror_sdk._sender import (
     unsendable,
 )
 from mirror_sdk.config import Settings, read_timeout
-from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError
+from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ class AsyncSender:
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
+            headers=client_headers(settings),
             transport=transport,
             # To load all certificates takes longer than most answers, and http: uses none.
             verify=self._base_url.startswith("https:"),
@@ -102,7 +104,7 @@ class AsyncSender:
     async def _receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         async with self._turns:
             answer = await self._repeat(operation, lambda: self._begin(operation))
-            chunks = _Chunks(answer.aiter_bytes(BUFFER_BYTES))
+            chunks = _Chunks(_pieces(answer, BUFFER_BYTES))
             body = io.BufferedReader(Body(chunks), BUFFER_BYTES)
             # Reading takes a while, in which other tasks go on.
             reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
@@ -126,18 +128,9 @@ class AsyncSender:
             )
 
     async def _begin(self, operation: Operation[None]) -> httpx.Response:
-        refuse_closed(self._http)
-        try:
-            answer = await self._http.send(
-                self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
-                stream=True,
-            )
-            self.contact.answered()
-            if answer.status_code != 200:
-                await answer.aread()
-        except httpx.RequestError as exc:
-            raise self._lost(operation, exc) from exc
-        operation.finish(answer)
+        answer = await self._open(operation)
+        if not answer.is_success:
+            operation.finish(await self._read(operation, answer))
         return answer
 
     async def _send(self, operation: Operation[T]) -> T:
@@ -158,16 +151,40 @@ class AsyncSender:
                 await self._sleep(delay_seconds)
         return await attempt()
 
-    async def _exchange(self, operation: Operation[T]) -> httpx.Response:
+    async def _exchange(self, operation: Operation[Any]) -> Answer:
+        return await self._read(operation, await self._open(operation))
+
+    async def _open(self, operation: Operation[Any]) -> httpx.Response:
+        """The answer without its body; it is to be closed."""
         refuse_closed(self._http)
         try:
-            answer = await self._http.request(**request_arguments(operation, self._base_url, self._timeout_seconds))
+            answer = await self._http.send(
+                self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
+                stream=True,
+            )
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
+
+    async def _read(self, operation: Operation[Any], answer: httpx.Response) -> Answer:
+        """The answer with its body, and closed."""
+        try:
+            gathering = Gathering(answer)
+            async for piece in _pieces(answer):
+                gathering.add(piece)
+            return Received(answer.status_code, answer.headers, gathering.content)
+        except httpx.RequestError as exc:
+            raise self._lost(operation, exc) from exc
+        except UnexpectedAnswer:
+            if answer.is_success:
+                raise
+            # A refusal is one by its status alone.
+            return Received(answer.status_code, answer.headers, b"")
+        finally:
+            await answer.aclose()
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
         # Under an open request; the system's own words for it would mislead.
@@ -210,6 +227,17 @@ class _Chunks:
 
     async def _next(self) -> bytes | None:
         return await anext(self._chunks, None)
+
+
+async def _pieces(answer: httpx.Response, raw_bytes: int | None = None) -> AsyncIterator[bytes]:
+    """The body as it arrives, decompressed, of so many bytes of it at a time; some transports have read it already."""
+    unpacking = Unpacking(answer.headers)
+    if answer.is_stream_consumed:
+        yield answer.content
+        return
+    async for raw in answer.aiter_raw(raw_bytes):
+        for piece in unpacking.pieces(raw):
+            yield piece
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

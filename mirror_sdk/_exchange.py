@@ -21,7 +21,7 @@ _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 
 class Answer(Protocol):
-    """What is read of an HTTP answer; ``httpx.Response`` is one."""
+    """What is read of an HTTP answer."""
 
     @property
     def status_code(self) -> int: ...
@@ -29,6 +29,15 @@ class Answer(Protocol):
     def headers(self) -> Mapping[str, str]: ...
     @property
     def content(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An answer that has arrived as a whole."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
+from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._exchange import Operation, hide_key
+from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout
-from mirror_sdk.errors import APIError, ClientClosed, ConnectionFailed, MirrorError, ValueRefused
+from mirror_sdk.errors import (
+    APIError,
+    ClientClosed,
+    ConnectionFailed,
+    MirrorError,
+    UnexpectedAnswer,
+    ValueRefused,
+)
 
 T = TypeVar("T")
 
@@ -42,7 +50,7 @@ class Sender:
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
+            headers=client_headers(settings),
             transport=transport,
             # To load all certificates takes longer than most answers, and http: uses none.
             verify=self._base_url.startswith("https:"),
@@ -85,7 +93,7 @@ class Sender:
     def _receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
         answer = self._repeat(operation, lambda: self._begin(operation))
         try:
-            return read(answer.headers, io.BufferedReader(Body(answer.iter_bytes()), BUFFER_BYTES))
+            return read(answer.headers, io.BufferedReader(Body(_pieces(answer)), BUFFER_BYTES))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         finally:
@@ -105,30 +113,45 @@ class Sender:
 
     def _begin(self, operation: Operation[None]) -> httpx.Response:
         """The answer without its body, unless it is an error."""
+        answer = self._open(operation)
+        if not answer.is_success:
+            operation.finish(self._read(operation, answer))
+        return answer
+
+    def _exchange(self, operation: Operation[Any]) -> Answer:
+        return self._read(operation, self._open(operation))
+
+    def _open(self, operation: Operation[Any]) -> httpx.Response:
+        """The answer without its body; it is to be closed."""
         refuse_closed(self._http)
         try:
             answer = self._http.send(
                 self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
                 stream=True,
             )
-            self.contact.answered()
-            if answer.status_code != 200:
-                answer.read()
-        except httpx.RequestError as exc:
-            raise self._lost(operation, exc) from exc
-        operation.finish(answer)
-        return answer
-
-    def _exchange(self, operation: Operation[T]) -> httpx.Response:
-        refuse_closed(self._http)
-        try:
-            answer = self._http.request(**request_arguments(operation, self._base_url, self._timeout_seconds))
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
         self.contact.answered()
         return answer
+
+    def _read(self, operation: Operation[Any], answer: httpx.Response) -> Answer:
+        """The answer with its body, and closed."""
+        try:
+            gathering = Gathering(answer)
+            for piece in _pieces(answer):
+                gathering.add(piece)
+            return Received(answer.status_code, answer.headers, gathering.content)
+        except httpx.RequestError as exc:
+            raise self._lost(operation, exc) from exc
+        except UnexpectedAnswer:
+            if answer.is_success:
+                raise
+            # A refusal is one by its status alone.
+            return Received(answer.status_code, answer.headers, b"")
+        finally:
+            answer.close()
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
         # Under an open request; the system's own words for it would mislead.
@@ -157,6 +180,21 @@ class Body(io.RawIOBase):
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
+
+
+def _pieces(answer: httpx.Response) -> Iterator[bytes]:
+    """The body as it arrives, decompressed; some transports have read it already."""
+    unpacking = Unpacking(answer.headers)
+    if answer.is_stream_consumed:
+        yield answer.content
+        return
+    for raw in answer.iter_raw():
+        yield from unpacking.pieces(raw)
+
+
+def client_headers(settings: Settings) -> dict[str, str]:
+    """The headers of every request."""
+    return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
 
 
 def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:

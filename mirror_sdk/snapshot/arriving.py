@@ -7,7 +7,7 @@ buffer within an Arrow message. So each is looked at first. Source: wire.md 7.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from mirror_sdk.errors import UnexpectedAnswer
@@ -15,8 +15,6 @@ from mirror_sdk.errors import UnexpectedAnswer
 MOST_BYTES_AT_ONCE = 128 * 1024 * 1024
 """Of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
 
-_DECODED = frozenset({"", "identity", "gzip", "deflate"})
-"""Content encodings that make a thousand times as much of what arrived at most; more than one at once make millions."""
 _CONTINUATION = b"\xff\xff\xff\xff"
 _VERSION, _KIND, _CONTENT, _BODY_BYTES = range(4)
 _FIFTH_VERSION = 4
@@ -26,17 +24,6 @@ _BUFFERS, _COMPRESSION = 2, 3
 _BUFFER = struct.Struct("<qq")
 _SIZE = struct.Struct("<q")
 _NOT_COMPRESSED = -1
-
-
-def require_bounded_encoding(headers: Mapping[str, str]) -> None:
-    """Refuse a content encoding that cannot be undone piece by piece within bounds.
-
-    Raises:
-        UnexpectedAnswer: It is another than gzip or deflate, or several.
-    """
-    encoding = headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in _DECODED:
-        raise UnexpectedAnswer(f"the snapshot has the content encoding {encoding[:40]!r}, which was not asked for")
 
 
 class Bounded:
@@ -65,8 +52,16 @@ class Bounded:
             raise UnexpectedAnswer(
                 f"a part of the snapshot has {byte_count} bytes after decompression; {MOST_BYTES_AT_ONCE} is the limit"
             )
+        self.require(byte_count)
         self._left -= byte_count
-        if self._left < 0:
+
+    def require(self, byte_count: int) -> None:
+        """Make sure that so much may still come.
+
+        Raises:
+            UnexpectedAnswer: That is too much.
+        """
+        if byte_count > self._left:
             raise UnexpectedAnswer(
                 f"the snapshot has more than max_snapshot_bytes={self.most_bytes} after decompression; if the fleet"
                 " is so large, give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"

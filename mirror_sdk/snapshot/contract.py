@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.wire.device_object import DesiredStatus, DeviceObject
+from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import UnchangedDevice
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -125,7 +126,10 @@ def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool
     if isinstance(entry, UnchangedDevice):
         if not may_be_unchanged:
             raise NotAsAgreed(_NOT_ASKED)
-    elif len({resource.resource_path for resource in entry.resources}) != len(entry.resources):
+        return
+    paths = {resource.resource_path for resource in entry.resources}
+    _require_paths(paths)
+    if len(paths) != len(entry.resources):
         raise NotAsAgreed("a resource of a device stands there twice")
 
 
@@ -137,6 +141,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray) -> None:
     _require_all("path", words)
     if len(words.unique()) != len(words):
         raise NotAsAgreed("a path stands in the dictionary twice")
+    _require_paths(words.to_pylist())
     devices = np.repeat(np.arange(len(counts)), counts)
     _require_once("a resource of a device", devices * len(words) + path.indices.to_numpy())
     for name in ("reported_at", "reported_expires_at"):
@@ -156,6 +161,14 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     _require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
     for name in ("desired_at", "requested_at"):
         _require_between(name, desired.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+
+
+def _require_paths(paths: Iterable[str]) -> None:
+    for path in paths:
+        try:
+            parse_path(path)
+        except ValueError as exc:
+            raise NotAsAgreed(str(exc)) from None
 
 
 def _require_all(name: str, column: pa.Array) -> None:

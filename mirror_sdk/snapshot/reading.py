@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
+from mirror_sdk._answer_body import announced_bytes
 from mirror_sdk._exchange import first_fault
 from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
@@ -21,7 +22,7 @@ from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotW
 from mirror_sdk.frames.device_batches import joined, state_of_batch
 from mirror_sdk.frames.state import state_table
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages, require_bounded_encoding
+from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire import device_object as wire_object
@@ -99,11 +100,12 @@ def read_snapshot(
         UnexpectedAnswer: It is no snapshot, is damaged, has another number of devices than it says, or more than
             ``max_bytes`` after decompression.
     """
-    require_bounded_encoding(headers)
+    bounded = Bounded(max_bytes)
+    bounded.require(announced_bytes(headers))
     read = _Read(request)
     is_arrow = headers.get("Content-Type", "").partition(";")[0] == ARROW
     total = _read_total(headers)
-    parts = (_arrow_parts if is_arrow else _ndjson_parts)(read, body, Bounded(max_bytes))
+    parts = (_arrow_parts if is_arrow else _ndjson_parts)(read, body, bounded)
     with progress_bar(total or 0, _LABEL) as bar:
         end = _consumed(parts, keep, bar)
     if end is None:

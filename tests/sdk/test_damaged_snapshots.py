@@ -78,6 +78,12 @@ DAMAGED = {
     "a device without an id": ([[changed(device_id=None)]], "1 of device_id"),
     "a resource twice": ([[resources(0, path="/3303/0/5700")]], "resource of a device"),
     "a resource without a path": ([[resources(0, path=None)]], "1 of path"),
+    "a path with bytes after it": (
+        [[resources(0, path="/3303/0/57\x07\x00")]],
+        r"'/3303/0/57.x07.x00' is not a resource",
+    ),
+    "a path with a line after it": ([[resources(0, path="/3303/0/57\n")]], "is not a resource path"),
+    "a path of too large a number": ([[resources(0, path="/3303/0/65536")]], "go from 0 to 65535"),
     "a resource that is none": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
     "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
     "an unchanged device": ([[changed(resources=None, desired=[])]], "nobody asked for"),
@@ -135,11 +141,14 @@ def test_lines_are_looked_at_likewise(client_over):
     *devices, end = ndjson_stream().splitlines(keepends=True)
     twice = json.loads(devices[1])
     twice["resources"] *= 2
+    other = json.loads(devices[1])
+    other["resources"][0]["resource_path"] = "/3303/0/57\x07\x00"
     unchanged = {"object": "device-echo-unchanged", "device_id": "f" * 32}
     for lines, message in (
         ([devices[0], *devices, end], "twice or out of order"),
         ([*reversed(devices), end], "twice or out of order"),
         ([devices[0], json.dumps(twice).encode() + b"\n", *devices[2:], end], "stands there twice"),
+        ([devices[0], json.dumps(other).encode() + b"\n", *devices[2:], end], "is not a resource path"),
         ([*devices, json.dumps(unchanged).encode() + b"\n", end], "nobody asked for"),
     ):
         with pytest.raises(UnexpectedAnswer, match=message):

@@ -1,0 +1,227 @@
+"""No answer takes more memory than it may, however small it arrives; over both clients. Source: wire.md 0."""
+
+import tracemalloc
+import zlib
+
+import httpx
+import pytest
+from blocking import Blocking
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk._answer_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, ServerError, UnexpectedAnswer
+from mirror_sdk.wire.snapshot import ARROW
+
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+OBJECT = (
+    b'{"object":"device-echo","device_id":"%s","created_at":"2026-01-31T00:00:00Z","resources":[]}' % DEVICE.encode()
+)
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+
+
+def packed(size, begin=b"", bits=_GZIP):
+    """So many spaces after something."""
+    compress = zlib.compressobj(wbits=bits)
+    spaces = b" " * 1_000_000
+    parts = [compress.compress(begin), *(compress.compress(spaces) for _ in range(size // 1_000_000))]
+    return b"".join([*parts, compress.flush()])
+
+
+class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body as it comes from a socket; it tells how much of it was wanted."""
+
+    def __init__(self, content, piece_bytes=65_536):
+        self.pieces = [content[begin : begin + piece_bytes] for begin in range(0, len(content), piece_bytes)]
+        self.wanted = 0
+        self.is_closed = False
+
+    def __iter__(self):
+        for piece in self.pieces:
+            self.wanted += 1
+            yield piece
+
+    async def __aiter__(self):
+        for piece in self:
+            yield piece
+
+    def close(self):
+        self.is_closed = True
+
+    async def aclose(self):
+        self.is_closed = True
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def answered(request):
+    """Makes clients of either kind whose every answer is this."""
+    made = []
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+
+    def make(status, body, **headers):
+        def answer(sent):
+            told = {"Content-Type": sent.headers.get("Accept", "application/json"), **headers}
+            stream = {"stream": body} if isinstance(body, Arriving) else {"content": body}
+            return httpx.Response(status, headers=told, **stream)
+
+        transport = httpx.MockTransport(answer)
+        if loop is None:
+            made.append(MirrorClient("http://localhost", "key", transport=transport))
+        else:
+            made.append(Blocking(AsyncMirrorClient("http://localhost", "key", transport=transport), loop))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def traced_peak(call):
+    tracemalloc.start()
+    try:
+        call()
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return peak
+
+
+GZIP = {"Content-Encoding": "gzip"}
+CALLS = {
+    "snapshot": lambda client, folder: client.snapshot(),
+    "snapshot_dataset": lambda client, folder: client.snapshot_dataset(folder / "fleet"),
+    "list_devices": lambda client, folder: list(client.list_devices()),
+    "get_device": lambda client, folder: client.get_device(DEVICE),
+}
+
+
+@pytest.mark.parametrize("status", [302, 406, 500])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_refusal_that_is_a_bomb_takes_little_memory(answered, tmp_path, status, name):
+    body = Arriving(packed(200_000_000))
+    client = answered(status, body, **GZIP)
+
+    def call():
+        with pytest.raises(UnexpectedAnswer if status == 302 else APIError, match=str(status)):
+            CALLS[name](client, tmp_path)
+
+    assert traced_peak(call) < 20_000_000
+    assert body.is_closed
+    assert body.wanted < len(body.pieces)
+
+
+@pytest.mark.parametrize("name", ["list_devices", "get_device"])
+def test_an_answer_that_is_a_bomb_is_refused(answered, tmp_path, name):
+    client = answered(200, Arriving(packed(400_000_000)), **GZIP)
+
+    def call():
+        with pytest.raises(UnexpectedAnswer, match=f"more than {MOST_BYTES} bytes after decompression"):
+            CALLS[name](client, tmp_path)
+
+    assert traced_peak(call) < 2 * MOST_BYTES
+
+
+def test_a_refresh_that_is_refused_with_a_bomb_takes_little_memory(answered, plain, ids):
+    frame = plain.snapshot()
+    client = answered(500, Arriving(packed(200_000_000)), **GZIP)
+
+    def call():
+        with pytest.raises(ServerError):
+            frame.mirror.refresh(client)
+
+    assert traced_peak(call) < 20_000_000
+
+
+def test_what_announces_too_much_is_not_read(answered, tmp_path):
+    for name, call in CALLS.items():
+        limit = "max_snapshot_bytes=2147483648" if "snapshot" in name else str(MOST_BYTES)
+        for length in (3 * 1024**3, 10**30):
+            body = Arriving(OBJECT)
+            with pytest.raises(UnexpectedAnswer, match=limit):
+                call(answered(200, body, **{"Content-Length": str(length)}), tmp_path)
+            assert (body.wanted, body.is_closed) == (0, True)
+    body = Arriving(OBJECT)
+    with pytest.raises(ServerError):
+        answered(500, body, **{"Content-Length": str(MOST_ERROR_BYTES + 1)}).get_device(DEVICE)
+    assert (body.wanted, body.is_closed) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
+    large = OBJECT + b" " * (20_000 - len(OBJECT))
+    for limit, is_read in ((20_000, True), (19_999, False)):
+        monkeypatch.setattr("mirror_sdk._answer_body.MOST_BYTES", limit)
+        for body, headers in (
+            (large, {}),
+            (Arriving(large, 7), {}),
+            (Arriving(zlib.compress(large, wbits=_GZIP)), GZIP),
+        ):
+            client = answered(200, body, **headers)
+            if is_read:
+                assert client.get_device(DEVICE).device_id == DEVICE
+            else:
+                with pytest.raises(UnexpectedAnswer, match="19999"):
+                    client.get_device(DEVICE)
+
+
+def test_a_refusal_says_why_up_to_its_limit(answered):
+    told = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'
+    for size, message in ((MOST_ERROR_BYTES, "because"), (MOST_ERROR_BYTES + 1, "no explanation")):
+        body = Arriving(told + b" " * (size - len(told)))
+        with pytest.raises(ServerError, match=message):
+            answered(500, body).get_device(DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bits"), [("gzip", _GZIP), ("deflate", _ZLIB), ("deflate", _RAW), ("GZIP", _GZIP)]
+)
+def test_compressed_answers_are_read(answered, encoding, bits):
+    compress = zlib.compressobj(wbits=bits)
+    content = compress.compress(OBJECT) + compress.flush()
+    for body in (content, Arriving(content), Arriving(content, 5)):
+        assert answered(200, body, **{"Content-Encoding": encoding}).get_device(DEVICE).device_id == DEVICE
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "x" * 500])
+def test_other_content_encodings_are_refused(answered, encoding):
+    for status, kind, message in ((200, UnexpectedAnswer, "content encoding"), (500, ServerError, "no explanation")):
+        with pytest.raises(kind, match=message):
+            answered(status, Arriving(OBJECT), **{"Content-Encoding": encoding}).get_device(DEVICE)
+
+
+def test_only_those_are_asked_for():
+    asked = []
+
+    def answer(request):
+        asked.append(request.headers["Accept-Encoding"])
+        return httpx.Response(406 if request.headers.get("Accept") == ARROW else 200, content=OBJECT)
+
+    with MirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:
+        client.get_device(DEVICE)
+        with pytest.raises(MirrorError):
+            client.snapshot()
+    assert asked == ["gzip, deflate", "identity", "gzip, deflate"]
+
+
+def test_damaged_compression_is_told(answered):
+    whole = zlib.compress(OBJECT, wbits=_GZIP)
+    with pytest.raises(ConnectionFailed, match="DecodingError"):
+        answered(200, Arriving(whole[:20] + b"\xff" * 40), **GZIP).get_device(DEVICE)
+    with pytest.raises(UnexpectedAnswer):
+        answered(200, Arriving(whole[:30]), **GZIP).get_device(DEVICE)
+    with pytest.raises(UnexpectedAnswer, match="goes on after the end"):
+        answered(200, Arriving(whole + whole), **GZIP).get_device(DEVICE)
+    with pytest.raises(UnexpectedAnswer, match="goes on after the end"):
+        answered(200, Arriving(whole + whole, len(whole)), **GZIP).get_device(DEVICE)
+
+
+@pytest.mark.parametrize("bits", [_GZIP, _ZLIB, _RAW])
+@pytest.mark.parametrize("size", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES, 5 * PIECE_BYTES + 7])
+def test_all_of_what_is_compressed_comes_in_pieces(bits, size):
+    compress = zlib.compressobj(9, wbits=bits)
+    raw = compress.compress(bytes(size)) + compress.flush()
+    for raw_bytes in (len(raw), 1000, 3):
+        unpacking = Unpacking({"Content-Encoding": "gzip" if bits == _GZIP else "deflate"})
+        parts = [raw[begin : begin + raw_bytes] for begin in range(0, len(raw), raw_bytes)]
+        pieces = [piece for part in parts for piece in unpacking.pieces(part)]
+        assert b"".join(pieces) == bytes(size)
+        assert max(map(len, pieces)) <= PIECE_BYTES
