@@ -336,8 +336,11 @@ def check(database_url: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @database_option
 def backup(file: Path, database_url: str) -> None:
-    """Copy the database into the new FILE. A running server need not be stopped."""
-    with closing(Database(database_url, must_exist=True)) as database:
+    """Copy the database into the new FILE. A running server need not be stopped.
+
+    The copy of a database of an older version is of that version, so that there is a way back from an upgrade.
+    """
+    with closing(Database(database_url, must_exist=True, as_it_is=True)) as database:
         database.backup(file)
     click.echo(f"wrote {file}")
 

@@ -29,13 +29,14 @@ class Database:
             Or ``postgresql://user@host/name``, as PostgreSQL's own programs take it. Either is brought to the newest
             schema.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
+        as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
     Raises:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False) -> None:
-        self._backend = _open(url, must_exist=must_exist)
+    def __init__(self, url: str = DEFAULT_URL, *, must_exist: bool = False, as_it_is: bool = False) -> None:
+        self._backend = _open(url, must_exist=must_exist, as_it_is=as_it_is)
         self._writer = Writer(self._backend)
 
     def read(self) -> AbstractContextManager[Session]:
@@ -144,11 +145,11 @@ def check(url: str) -> list[Violation]:
         return database.violations()
 
 
-def _open(url: str, *, must_exist: bool) -> Backend:
+def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:
     if is_postgresql(url):
         backend: Backend = _postgresql().PostgresBackend(url)
         return backend
-    return SqliteBackend(path_of(url), must_exist=must_exist)
+    return SqliteBackend(path_of(url), must_exist=must_exist, as_it_is=as_it_is)
 
 
 def _postgresql() -> ModuleType:

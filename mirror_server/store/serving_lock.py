@@ -15,6 +15,8 @@ if sys.platform != "win32":
 
 _OWNER_ALONE = 0o600
 
+_served_here: set[Path] = set()
+
 
 class ServingLock:
     """Held from the start of a server to its end; the system lets go of it when the process dies.
@@ -49,9 +51,12 @@ class ServingLock:
             raise DatabaseError(
                 f"cannot open the database {database_path}: {error}; name a file in a folder you may write to"
             ) from error
+        self._path = database_path.resolve()
+        _served_here.add(self._path)
 
     def release(self) -> None:
         """Let another process serve the database; it is to be closed before, as this ends SQLite's locks on it too."""
+        _served_here.discard(self._path)
         _close(self._descriptor)
         self._lock.release()
 
@@ -63,6 +68,11 @@ class ServingLock:
         except BaseException:
             self._lock.release()
             raise
+
+
+def is_served_elsewhere(database_path: Path) -> bool:
+    """Whether another process serves the file."""
+    return database_path.resolve() not in _served_here and _is_served_by_name(database_path)
 
 
 def refuse_other_name(database_path: Path) -> None:

@@ -16,7 +16,7 @@ from mirror_server.store.backend import Write
 from mirror_server.store.checkpoints import Checkpoints
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
-from mirror_server.store.serving_lock import refuse_other_name
+from mirror_server.store.serving_lock import is_served_elsewhere, refuse_other_name
 from mirror_server.store.session import Session
 
 T = TypeVar("T")
@@ -67,12 +67,14 @@ class SqliteBackend:
     Args:
         path: The file, which is made where there is none, and brought to the newest schema.
         must_exist: Whether none is made.
+        as_it_is: Whether its schema stays that of an older version, to be copied.
 
     Raises:
-        DatabaseError: The file cannot be opened or written, or is not there though it must be.
+        DatabaseError: The file cannot be opened or written, or is not there though it must be, or another process
+            serves it with an older schema.
     """
 
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+    def __init__(self, path: Path, *, must_exist: bool = False, as_it_is: bool = False) -> None:
         self._path = path
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
@@ -82,7 +84,7 @@ class SqliteBackend:
             refuse_other_name(path)
             with suppress(FileExistsError):
                 _make_private(path)
-            _bring_to_newest_schema(path)
+            _bring_to_newest_schema(path, as_it_is=as_it_is)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
         except (sqlite3.Error, OSError) as error:
@@ -243,7 +245,7 @@ def _told_of(kind: str, complaints: list[str]) -> list[Violation]:
     return [Violation(kind, len(complaints), complaints[:MOST_EXAMPLES])] if complaints else []
 
 
-def _bring_to_newest_schema(path: Path) -> None:
+def _bring_to_newest_schema(path: Path, *, as_it_is: bool) -> None:
     """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
 
     Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
@@ -252,7 +254,7 @@ def _bring_to_newest_schema(path: Path) -> None:
         # Going on with a file that is damaged would damage it more, and spoil the next backup.
         if complaints := _complaints(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
-        if _is_newest(connection, path):
+        if _is_newest(connection, path) or as_it_is:
             return
         connection.execute("BEGIN IMMEDIATE")
         is_newest = _is_newest(connection, path)
@@ -261,6 +263,11 @@ def _bring_to_newest_schema(path: Path) -> None:
             schema.make(connection)
             connection.execute("COMMIT")
     if not is_newest and not is_empty:
+        if is_served_elsewhere(path):
+            raise DatabaseError(
+                f"the database {path} has the schema of an older version, whose server runs; stop that one first"
+                " ('mirror-server backup' copies it as it is)"
+            )
         from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
         migrate.upgrade_file(path)

@@ -12,6 +12,7 @@ from pathlib import Path
 import databases
 import pytest
 from click.testing import CliRunner, Result
+from filelock import FileLock
 
 from mirror_server import keys, present
 from mirror_server.cli import main
@@ -440,3 +441,25 @@ def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, 
     receipt = json.loads(mirror_server("erase", device_id, "--yes", "--database", url).output)
     assert sum(receipt["rows"].values()) == receipt["rows"]["presubscription_rules"] == 1
     assert "nothing is stored" in mirror_server("erase", device_id, "--yes", "--database", url).output
+
+
+@pytest.mark.sqlite
+def test_a_backup_of_an_older_version_is_of_that_version(tmp_path):
+    url = f"sqlite:///{tmp_path}/mirror.db"
+    databases.upgrade_to(url, "0008")
+    assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
+    for name in ("mirror.db", "copy.db"):
+        assert databases.query(f"sqlite:///{tmp_path}/{name}", "SELECT version_num FROM alembic_version") == [("0008",)]
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
+def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, command):
+    url = f"sqlite:///{tmp_path}/mirror.db"
+    databases.upgrade_to(url, "0008")
+    with FileLock(tmp_path / "mirror.db.lock"):
+        told = mirror_server(*command, "--database", url)
+        assert told.exit_code == 1
+        assert "of an older version, whose server runs; stop that one first" in told.output
+        assert databases.query(url, "SELECT version_num FROM alembic_version") == [("0008",)]
+    assert mirror_server(*command, "--database", url).exit_code == 0
