@@ -218,11 +218,15 @@ def _read_boolean(environ: Mapping[str, str], name: str) -> bool:
     return _WORDS[word]
 
 
+# As it is, rather than filled up to the width of the terminal.
+_HELP = __doc__.replace("\n\n===", "\n\n\b\n===").replace("``", "")
+
+
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-@click.command(help=__doc__.partition("It is")[0])
+@click.command(help=_HELP)
 def main() -> None:
     """Run until Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, _stop)

@@ -198,8 +198,14 @@ def keys() -> None:
     """Make, list, renew and revoke access keys. One key is one application."""
 
 
+def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise click.BadParameter("a name has at least one letter, and none that cannot be seen")
+    return name
+
+
 @keys.command("create")
-@click.argument("name")
+@click.argument("name", callback=_check_name)
 @click.option(
     "--scope",
     "scopes",

@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from werkzeug.serving import make_server
 
-from mirror_sdk import MirrorClient
+from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
 from mirror_sdk.example_app import Place, listening, read_place
 from mirror_server.keys import Scope
@@ -255,3 +256,9 @@ def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own, var
     with pytest.raises(ConfigError, match="make no rule"), listening(polling | variables):
         pass
     assert own.get_presubscriptions() == []
+
+
+def test_the_help_names_every_variable():
+    shown = CliRunner().invoke(example_app.main, ["--help"]).output
+    variables = ("API_KEY", "API_HOST", "LONG_POLLING_ENABLED", "APP_HOST", "APP_LISTEN_HOST", "APP_LISTEN_PORT")
+    assert [name for name in (*variables, "DEVICE_ID", "RESOURCE") if f"\n  {name} " not in shown] == []

@@ -463,3 +463,10 @@ def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, command):
         assert "of an older version, whose server runs; stop that one first" in told.output
         assert databases.query(url, "SELECT version_num FROM alembic_version") == [("0008",)]
     assert mirror_server(*command, "--database", url).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\tb", "a\nb", "\x1b[31m"])
+def test_a_key_has_a_name_that_can_be_seen(services, name, url):
+    before = mirror_server("keys", "list", "--database", url).output
+    assert mirror_server("keys", "create", name, "--database", url).exit_code == 2
+    assert mirror_server("keys", "list", "--database", url).output == before
