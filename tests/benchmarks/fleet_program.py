@@ -79,7 +79,7 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
     request = SnapshotRequest.of({}, None, None, server="http://localhost")
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
-        taken = read_snapshot(request, tables.append, {"Content-Type": _ARROW}, file)
+        taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
     return request.frame(taken, tables)
 
 
