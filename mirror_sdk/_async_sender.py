@@ -6,8 +6,9 @@ import asyncio
 import concurrent.futures
 import io
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, BinaryIO, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
@@ -173,8 +174,9 @@ class AsyncSender:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)
-            async for piece in _pieces(answer):
-                gathering.add(piece)
+            async with aclosing(_pieces(answer)) as pieces:
+                async for piece in pieces:
+                    gathering.add(piece)
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
             raise self._lost(operation, exc) from exc
@@ -229,15 +231,19 @@ class _Chunks:
         return await anext(self._chunks, None)
 
 
-async def _pieces(answer: httpx.Response, raw_bytes: int | None = None) -> AsyncIterator[bytes]:
-    """The body as it arrives, decompressed, of so many bytes of it at a time; some transports have read it already."""
+async def _pieces(answer: httpx.Response, raw_bytes: int | None = None) -> AsyncGenerator[bytes]:
+    """The body as it arrives, decompressed, of so many bytes of it at a time; some transports have read it already.
+
+    To be closed where it is not read to its end: else that is a task of the loop, for which nobody waits.
+    """
     unpacking = Unpacking(answer.headers)
     if answer.is_stream_consumed:
         yield answer.content
         return
-    async for raw in answer.aiter_raw(raw_bytes):
-        for piece in unpacking.pieces(raw):
-            yield piece
+    async with aclosing(cast("AsyncGenerator[bytes]", answer.aiter_raw(raw_bytes))) as arriving:
+        async for raw in arriving:
+            for piece in unpacking.pieces(raw):
+                yield piece
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

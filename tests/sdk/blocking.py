@@ -13,6 +13,7 @@ from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
 PATIENCE_SECONDS = 60
+_LAST_TURNS = 10
 
 
 class Loop:
@@ -31,6 +32,9 @@ class Loop:
         """How many tasks still run."""
 
         async def count() -> int:
+            # The loop itself closes what httpx leaves of a body that is not read to its end.
+            for _ in range(_LAST_TURNS):
+                await asyncio.sleep(0)
             return len(asyncio.all_tasks()) - 1
 
         return int(self.run(count()))
