@@ -11,7 +11,7 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -20,6 +20,7 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Expectation, Inbox
+from mirror_sdk._off_loop import Turns
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events
@@ -221,7 +222,8 @@ class AsyncEvents(AsyncIterator[Event]):
         self._left = limit
         self._clock = clock
         self._now = now
-        self._waiting: deque[Event] = deque()
+        self._waiting: Iterator[Event] = iter(())
+        self._turns = Turns(clock)
 
     def __aiter__(self) -> Self:
         return self
@@ -230,18 +232,22 @@ class AsyncEvents(AsyncIterator[Event]):
         if self._left == 0:
             raise StopAsyncIteration
         await self._begin()
+        # Thousands may be there already, and nothing else would have a turn between them.
+        await self._turns.give()
         # The time the taker spends on an event does not count.
         deadline = self._clock() + self._timeout_seconds
+        event = next(self._waiting, None)
         # However short the time, all that is there already is given.
         is_at_end = False
-        while not self._waiting and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
             batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
-            self._waiting.extend(read_events(batch, self._now()))
-            is_at_end = not self._waiting
+            self._waiting = read_events(batch, self._now())
+            event = next(self._waiting, None)
+            is_at_end = event is None
             warn_of(batch)
-        if self._waiting:
+        if event is not None:
             self._left = None if self._left is None else self._left - 1
-            return self._waiting.popleft()
+            return event
         if self._reader.last_failure is not None:
             raise self._reader.last_failure
         raise StopAsyncIteration
@@ -280,6 +286,7 @@ class AsyncWatch:
         self._wants = wants
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._turns = Turns()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
 
     async def __aenter__(self) -> Self:
@@ -323,7 +330,10 @@ class AsyncWatch:
             self._errors.append(error)
 
     async def _deliver(self, batch: Batch) -> None:
-        for event in filter(self._wants, read_events(batch, self._now())):
+        for event in read_events(batch, self._now()):
+            await self._turns.give()
+            if not self._wants(event):
+                continue
             try:
                 made = self._callback(event)
                 if inspect.isawaitable(made):

@@ -16,6 +16,7 @@ from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogRea
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
+from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_SNAPSHOT_BYTES,
@@ -25,7 +26,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table
+from mirror_sdk._tables import DEVICES_AT_A_TIME, StateParts, device_ids
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 T = TypeVar("T")
-
-_DEVICES_AT_A_TIME = 100
-"""How many device objects are kept until their rows are made."""
 
 
 class AsyncMirrorClient:
@@ -214,8 +212,12 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
+        await import_off_loop("mirror_sdk.frames")
+        parts = StateParts(paths=paths, raw=raw)
         chosen = device_ids(await self.list_devices() if devices is None else devices)
-        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
+        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + DEVICES_AT_A_TIME]))
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
         self,
@@ -231,6 +233,7 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest.of(
@@ -261,6 +264,7 @@ class AsyncMirrorClient:
         overwrite: bool = False,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -273,12 +277,16 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
+        writer = await off_loop(
+            DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        )
+        async with entered_off_loop(writer):
             taken = await self._take(request, writer.add)
-            return writer.finish(request.about(taken, writer.rows))
+            return await off_loop(writer.finish, request.about(taken, writer.rows))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+        await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -288,7 +296,7 @@ class AsyncMirrorClient:
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = await self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return await off_loop(refreshing.refreshed, frame, request, taken, tables)
 
     # Device requests
 
@@ -434,17 +442,23 @@ class AsyncMirrorClient:
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
+        await import_off_loop("mirror_sdk.plan")
+        import pandas as pd
+
         from mirror_sdk.plan.wanted import read_wanted
 
-        return await self._plan_of(read_wanted(wanted))
+        # What makes the rows may belong to this thread.
+        given = wanted if isinstance(wanted, pd.DataFrame) else list(wanted)
+        return await self._plan_of(await off_loop(read_wanted, given))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        await import_off_loop("mirror_sdk.plan")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
         return AsyncPlan(
-            load(path, self.base_url),
+            await off_loop(load, path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
@@ -516,8 +530,21 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.events_frame`."""
-        events = [event async for event in self.events(timeout=timeout, limit=limit, after=after)]
-        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+        # It begins before pandas is imported, so that nothing is missed meanwhile.
+        async with self.events(timeout=timeout, limit=limit, after=after) as events:
+            await import_off_loop("mirror_sdk.frames")
+            from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
+
+            parts = EventParts(raw=raw)
+            some: list[Event] = []
+            async for event in events:
+                some.append(event)
+                if len(some) == EVENTS_AT_A_TIME:
+                    await off_loop(parts.add, some)
+                    some = []
+        if some:
+            await off_loop(parts.add, some)
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def watch(
         self,
@@ -546,6 +573,7 @@ class AsyncMirrorClient:
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
+        await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
 
@@ -589,7 +617,7 @@ class AsyncMirrorClient:
         await self._send(_operations.delete_poll_channel())
 
     async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*await self._take_tables(request))
+        return await off_loop(request.frame, *await self._take_tables(request))
 
     async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
@@ -598,6 +626,7 @@ class AsyncMirrorClient:
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
+        await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
@@ -616,8 +645,8 @@ class AsyncMirrorClient:
 
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = await self._ids_of(request)
-        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            parts.add(await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + DEVICES_AT_A_TIME]))
         return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
@@ -628,15 +657,16 @@ class AsyncMirrorClient:
 
     async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        listed: list[Device] = []
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            listed += await self.list_devices(filters={"id__in": chunk})
-        mirrored = await self._get_devices([device.id for device in listed])
-        known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+            listed = await self.list_devices(filters={"id__in": chunk})
+            known |= await off_loop(known_devices, listed, await self._get_devices(listed.ids), paths)
+        planned = await off_loop(check_all, wants, known)
+        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         objects: list[DeviceObject] = []

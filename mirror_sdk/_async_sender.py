@@ -14,6 +14,7 @@ from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._httpx import httpx
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import (
     BUFFER_BYTES,
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 MOST_AT_ONCE = 8
 """How many requests are under way at once, held polls aside: httpx gets slower with more."""
+MOST_BYTES_ON_LOOP = 32 * 1024
+"""Of an answer that is read on the loop: that takes a millisecond at most, and to have it read by a thread a tenth."""
 
 
 class AsyncSender:
@@ -136,7 +139,10 @@ class AsyncSender:
 
     async def _send(self, operation: Operation[T]) -> T:
         async def attempt() -> T:
-            return operation.finish(await self._exchange(operation))
+            answer = await self._exchange(operation)
+            if len(answer.content) <= MOST_BYTES_ON_LOOP:
+                return operation.finish(answer)
+            return await off_loop(operation.finish, answer)
 
         return await self._repeat(operation, attempt)
 

@@ -24,7 +24,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table
+from mirror_sdk._tables import DEVICES_AT_A_TIME, StateParts, device_ids, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
-_DEVICES_AT_A_TIME = 100
-"""How many are kept until their rows are made."""
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -314,9 +311,11 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        parts = StateParts(paths=paths, raw=raw)
         chosen = device_ids(self.list_devices() if devices is None else devices)
-        objects = [self.get_device(device_id) for device_id in chosen]
-        return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
+            parts.add([self.get_device(device_id) for device_id in chosen[begin : begin + DEVICES_AT_A_TIME]])
+        return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
         self,
@@ -482,7 +481,7 @@ class MirrorClient:
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return refreshing.refreshed(frame, request, taken, tables)
 
     # Device requests
 
@@ -1082,8 +1081,8 @@ class MirrorClient:
     def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = self._ids_of(request)
         with progress_bar(len(chosen), "devices") as bar:
-            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+            for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + DEVICES_AT_A_TIME]
                 with without_progress():
                     parts.add(self._get_devices(some))
                 bar.update(len(some))
@@ -1105,13 +1104,14 @@ class MirrorClient:
 
     def _plan_of(self, wants: Sequence[Want]) -> Plan:
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        known = {}
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = KnownDevice(device, self.get_device(device.id))
+            listed = self.list_devices(filters={"id__in": chunk})
+            known |= known_devices(listed, map(self.get_device, listed.ids), paths)
         return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._inbox import Entry
 from mirror_sdk._operations import Gap, Poll
 from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
@@ -62,7 +62,7 @@ class LogCursor:
         self._backoff.succeeded()
         self.last_failure = None
         self.seq = poll.cursor
-        return Batch(tuple(read_entries(poll.message)), poll.cursor, poll.gap)
+        return Batch(poll.entries, poll.cursor, poll.gap)
 
     def failed(self, error: MirrorError) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.

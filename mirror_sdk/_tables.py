@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import text
@@ -10,9 +11,14 @@ from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.model import write_timestamp
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+DEVICES_AT_A_TIME = 100
+"""How many device objects are kept until their rows are made."""
 
 
 def device_ids(devices: Iterable[str | Device]) -> list[str]:
@@ -26,20 +32,53 @@ def device_ids(devices: Iterable[str | Device]) -> list[str]:
     return [device.id if isinstance(device, Device) else text("each of devices", device) for device in devices]
 
 
-def state_table(
-    objects: Sequence[DeviceObject], *, paths: Sequence[str] | None, raw: bool, tz: str | None, server: str
-) -> pd.DataFrame:
-    """The state table of device objects; see :func:`mirror_sdk.frames.state_frame`.
+class StateParts:
+    """The state table of device objects, of some at a time, so that none of them is kept.
+
+    Args:
+        paths: Path patterns; ``None`` takes every resource.
+        raw: Whether the payloads are columns too.
 
     Raises:
         ImportError: pandas is not installed.
-        ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+        ValueRefused: A pattern is not one.
     """
-    from mirror_sdk.frames import state_frame
 
-    # The oldest, so that no row is older than the table says it is.
-    taken_at = min((one.created_at for one in objects), default=utc_now())
-    return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
+    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+        from mirror_sdk.frames.state import checked_patterns
+
+        self._paths = checked_patterns(paths)
+        self._raw = raw
+        self._tables: list[pa.Table] = []
+        self._device_count = 0
+        self._taken_at: datetime | None = None
+
+    def add(self, objects: Sequence[DeviceObject]) -> None:
+        """Make the rows of some devices."""
+        from mirror_sdk.frames.state import state_table
+
+        table, device_count = state_table(objects, paths=self._paths, raw=self._raw)
+        self._tables.append(table)
+        self._device_count += device_count
+        # The oldest, so that no row is older than the table says it is.
+        self._taken_at = min(filter(None, [self._taken_at, *(one.created_at for one in objects)]))
+
+    def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
+        """The table of all of them, once; see :func:`mirror_sdk.frames.state_frame`.
+
+        Raises:
+            ValueRefused: ``tz`` is no time zone.
+        """
+        from mirror_sdk.frames.columns import frame_of
+        from mirror_sdk.frames.device_batches import taken_apart
+
+        about = {
+            "taken_at": write_timestamp(self._taken_at or utc_now()),
+            "devices": self._device_count,
+            "complete": True,
+            "server": server,
+        }
+        return frame_of(taken_apart(self._tables, raw=self._raw), about, tz=tz)
 
 
 def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: str) -> pd.DataFrame:
