@@ -1164,9 +1164,9 @@ class MirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        issued_at = utc_now()
+        issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = pump.expect(identity)
-        self._send(operation)
+        accepted = self._send(operation)
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -1174,9 +1174,11 @@ class MirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
-            accepted_at=utc_now(),
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
+            _begun_seconds=begun_seconds,
             _pump=pump,
         )
 

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import text
-from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
 from mirror_sdk.wire.directory import Device
@@ -39,7 +38,7 @@ def state_table(
     """
     frames = with_pandas("mirror_sdk.frames")
     # The oldest, so that no row is older than the table says it is.
-    taken_at = min((one.created_at for one in objects), default=utc_now())
+    taken_at = min((one.created_at for one in objects), default=None)
     table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
     return table
 
