@@ -7,6 +7,7 @@
 >>> client.close()
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
     from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
+
+    __version__: str
 
 __all__ = [
     "APIError",
@@ -168,13 +171,28 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
+if not TYPE_CHECKING:  # which would believe that there are names of any spelling
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            found = _version()
+        elif name in _HOMES:
+            found = getattr(import_module(_HOMES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        globals()[name] = found
+        return found
+
+
+def _version() -> str:
+    # Loaded only when it is asked for: it takes as long as the rest of this module.
+    from importlib import metadata
+
+    try:
+        return metadata.version("device-state-mirror")
+    except metadata.PackageNotFoundError:
+        # The bare sources, on the path of a program: lower than any release.
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

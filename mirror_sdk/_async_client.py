@@ -26,7 +26,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
+from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -232,7 +232,9 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
             None if devices is None else device_ids(devices),
             paths,
@@ -260,7 +262,10 @@ class AsyncMirrorClient:
         overwrite: bool = False,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.dataset import DatasetWriter
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
             None if devices is None else device_ids(devices),
             paths,
@@ -269,24 +274,22 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
-            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
-        ) as writer:
+        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
             taken = await self._take(request, writer.add)
-            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
-        return written
+            return writer.finish(request.about(taken, writer.rows))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
-        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        from mirror_sdk.snapshot import refreshing
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = await self._take_tables(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
-        return found
+        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
 
     # Device requests
 
@@ -432,13 +435,17 @@ class AsyncMirrorClient:
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
-        return await self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+        from mirror_sdk.plan.wanted import read_wanted
+
+        return await self._plan_of(read_wanted(wanted))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
-        planning = with_pandas("mirror_sdk.plan.async_plan")
-        made: AsyncPlan = planning.AsyncPlan(
-            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+        from mirror_sdk.plan import AsyncPlan
+        from mirror_sdk.plan.saved import load
+
+        return AsyncPlan(
+            load(path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
@@ -446,7 +453,6 @@ class AsyncMirrorClient:
             ),
             make_plan=self._plan_of,
         )
-        return made
 
     # Subscriptions
 
@@ -541,10 +547,12 @@ class AsyncMirrorClient:
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
-        recording = with_pandas("mirror_sdk.recording.async_recorder")
+        from mirror_sdk.recording.async_recorder import begin_recording
+        from mirror_sdk.recording.recorder import Tape
+
         chosen = None if devices is None else device_ids(devices)
         tape = await asyncio.to_thread(
-            recording.Tape,
+            Tape,
             path,
             server=self.base_url,
             key=self._key_mark,
@@ -553,7 +561,7 @@ class AsyncMirrorClient:
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
         )
-        recorder: AsyncRecorder = await recording.begin_recording(
+        recorder = await begin_recording(
             tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda: self.state_frame(chosen, paths=paths),
@@ -591,12 +599,13 @@ class AsyncMirrorClient:
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
-        reading = with_pandas("mirror_sdk.snapshot.reading")
+        from mirror_sdk.snapshot import reading
+
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = await self._sender.receive(request.operation(form), read)
+                taken = await self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
@@ -619,16 +628,16 @@ class AsyncMirrorClient:
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
-        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.async_plan")
+        from mirror_sdk.plan import AsyncPlan
+        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.wanted import device_chunks
+
         listed: list[Device] = []
-        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+        for chunk in device_chunks(wants):
             listed += await self.list_devices(filters={"id__in": chunk})
         mirrored = await self._get_devices([device.id for device in listed])
-        known = {one.device_id: checks.KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        made: AsyncPlan = planning.AsyncPlan(
-            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
-        )
-        return made
+        known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
+        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         objects: list[DeviceObject] = []

@@ -24,7 +24,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
+from mirror_sdk._tables import device_ids, events_table, state_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
@@ -92,7 +92,7 @@ class MirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        from mirror_sdk._sender import Sender  # noqa: PLC0415
+        from mirror_sdk._sender import Sender
 
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
@@ -273,7 +273,7 @@ class MirrorClient:
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
         # Only now: few programs ask, and it takes a moment to load.
-        from mirror_sdk.explanation import Facts, explain  # noqa: PLC0415
+        from mirror_sdk.explanation import Facts, explain
 
         return explain(
             Facts(
@@ -364,7 +364,9 @@ class MirrorClient:
         >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
             None if devices is None else device_ids(devices),
             paths,
@@ -432,7 +434,10 @@ class MirrorClient:
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.dataset import DatasetWriter
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
             None if devices is None else device_ids(devices),
             paths,
@@ -441,12 +446,9 @@ class MirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
-            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
-        ) as writer:
+        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
             taken = self._take(request, writer.add)
-            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
-        return written
+            return writer.finish(request.about(taken, writer.rows))
 
     def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -471,15 +473,16 @@ class MirrorClient:
         >>> client.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
-        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        from mirror_sdk.snapshot import refreshing
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
             taken, tables = self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
-        return found
+        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
 
     # Device requests
 
@@ -716,7 +719,9 @@ class MirrorClient:
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
         <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
         """
-        return self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+        from mirror_sdk.plan.wanted import read_wanted
+
+        return self._plan_of(read_wanted(wanted))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -734,15 +739,16 @@ class MirrorClient:
         >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
         ['success']
         """
-        planning = with_pandas("mirror_sdk.plan.plan")
-        made: Plan = planning.Plan(
-            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.saved import load
+
+        return Plan(
+            load(path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
             make_plan=self._plan_of,
         )
-        return made
 
     # Subscriptions
 
@@ -969,9 +975,10 @@ class MirrorClient:
         >>> recorder.audit().complete
         True
         """
-        recording = with_pandas("mirror_sdk.recording.recorder")
+        from mirror_sdk.recording.recorder import Recorder, Tape
+
         chosen = None if devices is None else device_ids(devices)
-        tape = recording.Tape(
+        tape = Tape(
             path,
             server=self.base_url,
             key=self._key_mark,
@@ -980,7 +987,7 @@ class MirrorClient:
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
         )
-        recorder: Recorder = recording.Recorder(
+        recorder = Recorder(
             tape,
             lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
             lambda: self.state_frame(chosen, paths=paths),
@@ -1056,12 +1063,13 @@ class MirrorClient:
 
     def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
-        reading = with_pandas("mirror_sdk.snapshot.reading")
+        from mirror_sdk.snapshot import reading
+
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = self._sender.receive(request.operation(form), read)
+                taken = self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
@@ -1096,15 +1104,15 @@ class MirrorClient:
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     def _plan_of(self, wants: Sequence[Want]) -> Plan:
-        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.plan")
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.wanted import device_chunks
+
         known = {}
-        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+        for chunk in device_chunks(wants):
             for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = checks.KnownDevice(device, self.get_device(device.id))
-        made: Plan = planning.Plan(
-            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
-        )
-        return made
+                known[device.id] = KnownDevice(device, self.get_device(device.id))
+        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None

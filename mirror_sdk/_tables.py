@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import text
@@ -36,11 +34,11 @@ def state_table(
         ImportError: pandas is not installed.
         ValueRefused: A pattern is not one, or ``tz`` is no time zone.
     """
-    frames = with_pandas("mirror_sdk.frames")
+    from mirror_sdk.frames import state_frame
+
     # The oldest, so that no row is older than the table says it is.
     taken_at = min((one.created_at for one in objects), default=None)
-    table: pd.DataFrame = frames.state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
-    return table
+    return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
 
 
 def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: str) -> pd.DataFrame:
@@ -50,18 +48,6 @@ def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: 
         ImportError: pandas is not installed.
         ValueRefused: ``tz`` is no time zone.
     """
-    table: pd.DataFrame = with_pandas("mirror_sdk.frames").events_frame(events, raw=raw, tz=tz, server=server)
-    return table
+    from mirror_sdk.frames import events_frame
 
-
-def with_pandas(module: str) -> ModuleType:
-    """A module of this package that needs pandas.
-
-    Raises:
-        ImportError: pandas is not installed.
-    """
-    try:
-        # Only now: pandas is an extra, a client is not.
-        return import_module(module)
-    except ImportError as exc:
-        raise ImportError('tables need pandas: pip install "device-state-mirror[frames]"') from exc
+    return events_frame(events, raw=raw, tz=tz, server=server)

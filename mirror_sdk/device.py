@@ -165,7 +165,7 @@ class DeviceObject(_Unread):
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
         """
-        from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a device object is not
+        from mirror_sdk.frames import state_frame
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
 
@@ -251,7 +251,7 @@ class DeviceList(Sequence[Device]):
         >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
-        from mirror_sdk.frames import directory_frame  # noqa: PLC0415 - pandas is an extra, a device list is not
+        from mirror_sdk.frames import directory_frame
 
         return directory_frame(self)
 

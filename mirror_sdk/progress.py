@@ -39,7 +39,7 @@ def progress_bar(total: int, label: str) -> Any:
     """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
     if not _is_shown():
         return nullcontext(_NoBar())
-    from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and slow to import
+    from tqdm.auto import tqdm  # an extra, and slow to import
 
     return tqdm(total=total, desc=label, leave=False)
 

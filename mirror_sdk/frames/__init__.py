@@ -5,6 +5,7 @@ a ``tz`` is given. What a table is based on stands in ``attrs["mirror"]``, which
 this module imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`.
 """
 
+import mirror_sdk._pandas  # noqa: F401
 from mirror_sdk.frames.accessor import MirrorAccessor
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame

@@ -163,7 +163,7 @@ class MirrorAccessor:
         'changed at (UTC)'
         """
         try:
-            import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
+            import matplotlib.pyplot as plt  # an extra, and slow to import
         except ImportError as exc:
             raise ImportError('plots need matplotlib: pip install "device-state-mirror[notebook]"') from exc
         self._need("device_id", "path", "value_num", "changed_at")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
@@ -171,8 +170,7 @@ class _Plain(httpx.BaseTransport):
 def _new_server(folder: Path) -> InProcessServer:
     try:
         # Only now: the server is an extra, and whoever does not use the kit does not load it.
-        module: Any = import_module("mirror_sdk.testing.in_process")
+        from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc
-    server: InProcessServer = module.InProcessServer(folder)
-    return server
+    return InProcessServer(folder)

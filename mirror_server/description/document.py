@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from itertools import chain
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_server import __version__
 from mirror_server.description import parameters
 from mirror_server.description.members import add_meanings
 from mirror_server.description.operations import DELIVERY, OPERATIONS
@@ -112,7 +113,7 @@ def describe(routes_and_scopes: Mapping[tuple[str, str], Collection[str]]) -> di
         "openapi": "3.1.0",
         "info": {
             "title": "Device state mirror",
-            "version": metadata.version("device-state-mirror"),
+            "version": __version__,
             "description": _SUMMARY,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
