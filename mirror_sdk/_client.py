@@ -41,10 +41,10 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 if TYPE_CHECKING:
     from os import PathLike
 
+    import httpx
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk._httpx import httpx
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
