@@ -142,7 +142,7 @@ class MirrorAccessor:
         """
         self._need("reported_at")
         limit = _span(age)
-        instant = present(self._frame, now)
+        instant = pd.Timestamp(present(self._frame, now) or "NaT")
         reported_at = self._frame["reported_at"]
         return self._frame[reported_at.isna() | (reported_at < instant - limit)]
 

@@ -165,18 +165,18 @@ _LOST = (
 )
 
 
-def present(frame: pd.DataFrame, now: datetime | None) -> pd.Timestamp:
-    """The moment to which ages reach: ``now``, else when the table was taken; ``NaT`` for an empty one without either.
+def present(frame: pd.DataFrame, now: datetime | None) -> str | None:
+    """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
 
     Raises:
         ValueRefused: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
     """
     if now is not None:
-        return pd.Timestamp(moment("now", now))
-    taken_at = frame.attrs.get("mirror", {}).get("taken_at")
+        return moment("now", now)
+    taken_at: str | None = frame.attrs.get("mirror", {}).get("taken_at")
     if taken_at is None and len(frame):
         raise ValueRefused(_LOST)
-    return pd.Timestamp(taken_at)
+    return taken_at
 
 
 def categories_of(field: pa.Field) -> list[str]:

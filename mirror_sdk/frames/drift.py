@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, present, value_fields
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, present, value_fields
 from mirror_sdk.values import ValueKind
 
 
@@ -96,18 +96,17 @@ def drift_frame(
     Source: specification 2.2 and 3.1.
     """
     _check(state)
-    instant = present(state, now)
+    taken_at = present(state, now)
     asked = state[state["desired_status"].notna()]
     kinds = _kinds(asked, tolerance, relative)
     drifting = asked[kinds.notna()]
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
-    columns |= {"kind": kinds, "since": since, "age": instant - since}
+    columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
     about = state.attrs.get("mirror", {})
     based_on = {name: about[name] for name in ("devices", "complete", "server") if name in about}
-    taken_at = None if pd.isna(instant) else moment("now", instant.to_pydatetime())
     return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=taken_at, **based_on)
 
 
