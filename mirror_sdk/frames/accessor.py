@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import in_zone, moment
+from mirror_sdk.frames.columns import in_zone, present
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.state import value_column, wide
 
@@ -132,7 +132,7 @@ class MirrorAccessor:
 
         Args:
             age: How old a value may be.
-            now: From which moment on it is counted back; the moment of the table by default.
+            now: From which moment on it is counted back, by the mirror's clock; the moment of the table by default.
 
         Raises:
             ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
@@ -142,7 +142,7 @@ class MirrorAccessor:
         """
         self._need("reported_at")
         limit = _span(age)
-        instant = pd.Timestamp(moment("now", now)) if now is not None else self._taken_at()
+        instant = pd.Timestamp(present(self._frame, now) or "NaT")
         reported_at = self._frame["reported_at"]
         return self._frame[reported_at.isna() | (reported_at < instant - limit)]
 
@@ -201,12 +201,6 @@ class MirrorAccessor:
         last = cells.drop_duplicates(["changed_at", "device_id", "path"], keep="last")
         table = last.pivot(index="changed_at", columns=["device_id", "path"], values="value")
         return table.sort_index()
-
-    def _taken_at(self) -> pd.Timestamp:
-        taken_at = self._frame.attrs.get("mirror", {}).get("taken_at")
-        if taken_at is None:
-            raise ValueRefused("the table does not say when it was taken; give now=, such as datetime.now(UTC)")
-        return pd.Timestamp(taken_at)
 
     def _of(self, prefix: Literal["value", "asked"]) -> Literal["value", "asked"]:
         self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))
