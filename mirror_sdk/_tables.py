@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import text
-from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
 from mirror_sdk.wire.directory import Device
@@ -73,7 +72,7 @@ class StateParts:
         from mirror_sdk.frames.device_batches import taken_apart
 
         about = {
-            "taken_at": write_timestamp(self._taken_at or utc_now()),
+            "taken_at": None if self._taken_at is None else write_timestamp(self._taken_at),
             "devices": self._device_count,
             "complete": True,
             "server": server,

@@ -77,16 +77,16 @@ def events_frame(
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean
         value_kind      category             what the value is: one of ``ValueKind``
-        changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it
-        received_at     datetime64[ms, UTC]  when the client received it
+        changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it, or it happened
+        received_at     datetime64[ms, UTC]  when this client received it, by its own clock
         async_id        string               the device request an async response belongs to
         status          Int16                status of an async response
         category        category             why a device request failed
         value_raw       object               payload (bytes), with ``raw=True`` only
         ==============  ===================  ===========================================================
 
-        ``attrs["mirror"]`` holds ``taken_at``, when the last of them was received, ``devices``, how many they are
-        about, ``complete``, false when something was lost, and ``server``.
+        ``attrs["mirror"]`` holds ``taken_at``, the newest ``changed_at``, ``devices``, how many they are about,
+        ``complete``, false when something was lost, and ``server``.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -117,7 +117,8 @@ class EventParts:
         """Make the rows of some events, which follow those before."""
         self._tables.append(to_table(event_columns(events), self._schema))
         self._complete = self._complete and all(event.kind is not EventKind.GAP for event in events)
-        self._taken_at = max(filter(None, [self._taken_at, *(event.received_at for event in events)]))
+        changes = filter(None, [self._taken_at, *(event.changed_at for event in events)])
+        self._taken_at = max(changes, default=None)
 
     def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
         """The table of all of them; see :func:`events_frame`.
