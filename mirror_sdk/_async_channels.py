@@ -11,19 +11,20 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Expectation, Inbox
-from mirror_sdk._off_loop import Turns
+from mirror_sdk._inbox import Entry, Expectation, Inbox
+from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -195,9 +196,18 @@ class AsyncAnswerPump:
 
     async def _read(self, hold_seconds: float) -> None:
         batch = await self.reader.read(hold_seconds)
-        self.inbox.feed(batch.entries)
+        # The position has moved on: what is left out now would be lost.
+        unreadable = await to_the_end(self._feed(batch.entries))
         self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
+
+    async def _feed(self, entries: Iterable[Entry]) -> set[str]:
+        unreadable: set[str] = set()
+        turns = Turns()
+        for entry in entries:
+            unreadable |= self.inbox.feed([entry])
+            await turns.give()
+        return unreadable
 
 
 class AsyncEvents(AsyncIterator[Event]):
@@ -223,6 +233,7 @@ class AsyncEvents(AsyncIterator[Event]):
         self._clock = clock
         self._now = now
         self._waiting: Iterator[Event] = iter(())
+        self._told: set[str] = set()
         self._turns = Turns(clock)
 
     def __aiter__(self) -> Self:
@@ -241,11 +252,17 @@ class AsyncEvents(AsyncIterator[Event]):
         is_at_end = False
         while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
             batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
-            self._waiting = read_events(batch, self._now())
+            self._waiting, self._told = read_events(batch, self._now()), set()
+            warn_of(batch.gap)
             event = next(self._waiting, None)
             is_at_end = event is None
-            warn_of(batch)
         if event is not None:
+            if unreadable := unreadable_keys([event]) - self._told:
+                # It comes at the next step where a warning is an error.
+                self._waiting = chain([event], self._waiting)
+                self._told |= unreadable
+                warn_of(None, unreadable)
+                next(self._waiting)
             self._left = None if self._left is None else self._left - 1
             return event
         if self._reader.last_failure is not None:

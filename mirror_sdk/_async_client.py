@@ -28,7 +28,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import DEVICES_AT_A_TIME, StateParts, device_ids
+from mirror_sdk._tables import StateParts, device_ids
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.request import SnapshotRequest
 
 T = TypeVar("T")
+
+_DEVICES_AT_A_TIME = 100
+"""How many device objects are kept until their rows are made."""
 
 
 class AsyncMirrorClient:
@@ -217,8 +220,8 @@ class AsyncMirrorClient:
         await import_off_loop("mirror_sdk.frames")
         parts = StateParts(paths=paths, raw=raw)
         chosen = device_ids(await self.list_devices() if devices is None else devices)
-        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + DEVICES_AT_A_TIME]))
+        for begin in range(0, len(chosen), MOST_AT_ONCE):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
         return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
@@ -647,8 +650,8 @@ class AsyncMirrorClient:
 
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = await self._ids_of(request)
-        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + DEVICES_AT_A_TIME]))
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
         return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
@@ -666,7 +669,9 @@ class AsyncMirrorClient:
         paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
             listed = await self.list_devices(filters={"id__in": chunk})
-            known |= await off_loop(known_devices, listed, await self._get_devices(listed.ids), paths)
+            for begin in range(0, len(listed), MOST_AT_ONCE):
+                some = listed[begin : begin + MOST_AT_ONCE]
+                known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
         planned = await off_loop(check_all, wants, known)
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 

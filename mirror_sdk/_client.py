@@ -24,7 +24,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import DEVICES_AT_A_TIME, StateParts, device_ids, events_table
+from mirror_sdk._tables import StateParts, device_ids, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
+_DEVICES_AT_A_TIME = 100
+"""How many are kept until their rows are made."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -313,8 +316,7 @@ class MirrorClient:
         """
         parts = StateParts(paths=paths, raw=raw)
         chosen = device_ids(self.list_devices() if devices is None else devices)
-        for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
-            parts.add([self.get_device(device_id) for device_id in chosen[begin : begin + DEVICES_AT_A_TIME]])
+        parts.add(map(self.get_device, chosen))
         return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
@@ -1081,8 +1083,8 @@ class MirrorClient:
     def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = self._ids_of(request)
         with progress_bar(len(chosen), "devices") as bar:
-            for begin in range(0, len(chosen), DEVICES_AT_A_TIME):
-                some = chosen[begin : begin + DEVICES_AT_A_TIME]
+            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 with without_progress():
                     parts.add(self._get_devices(some))
                 bar.update(len(some))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib import import_module
 from typing import ParamSpec, TypeVar
@@ -24,7 +24,16 @@ async def off_loop(work: Callable[P, T], *arguments: P.args, **options: P.kwargs
     Raises:
         Exception: What the work raised.
     """
-    working = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **options))
+    return await to_the_end(asyncio.to_thread(work, *arguments, **options))
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Wait for work that is not to be broken off: when this is cancelled, the work has ended before this does.
+
+    Raises:
+        Exception: What the work raised.
+    """
+    working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)
     finally:

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import text
 from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_error_body, read_json
-from mirror_sdk._inbox import Entry, read_entries
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -53,10 +52,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of the notification log gave: the reader's new position, the entries of a message, a loss."""
+    """What one poll of the notification log gave: the reader's new position, a message, a loss."""
 
     cursor: int
-    entries: tuple[Entry, ...]
+    message: Mapping[str, Any]
     gap: Gap | None
 
 
@@ -431,7 +430,7 @@ def _read_poll(answer: Answer) -> Poll:
     if not cursor.isdecimal():
         raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
-    return Poll(int(cursor), tuple(read_entries(message)), _read_gap(answer.headers.get(routes.GAP_HEADER)))
+    return Poll(int(cursor), message, _read_gap(answer.headers.get(routes.GAP_HEADER)))
 
 
 def _read_object(content: bytes) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import text
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-DEVICES_AT_A_TIME = 100
-"""How many device objects are kept until their rows are made."""
+_ROWS_AT_A_TIME = 10_000
+"""How many rows become a part of the table: to make one of them takes a thread some milliseconds a column."""
 
 
 def device_ids(devices: Iterable[str | Device]) -> list[str]:
@@ -44,23 +45,25 @@ class StateParts:
     """
 
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
-        from mirror_sdk.frames.state import checked_patterns
+        from mirror_sdk.frames.state import StateRows, checked_patterns
 
-        self._paths = checked_patterns(paths)
+        self._new_rows = partial(StateRows, paths=checked_patterns(paths), raw=raw)
+        self._rows = self._new_rows()
         self._raw = raw
         self._tables: list[pa.Table] = []
         self._device_count = 0
         self._taken_at: datetime | None = None
 
-    def add(self, objects: Sequence[DeviceObject]) -> None:
+    def add(self, objects: Iterable[DeviceObject]) -> None:
         """Make the rows of some devices."""
-        from mirror_sdk.frames.state import state_table
-
-        table, device_count = state_table(objects, paths=self._paths, raw=self._raw)
-        self._tables.append(table)
-        self._device_count += device_count
-        # The oldest, so that no row is older than the table says it is.
-        self._taken_at = min(filter(None, [self._taken_at, *(one.created_at for one in objects)]))
+        for device in objects:
+            self._device_count += 1
+            # The oldest, so that no row is older than the table says it is.
+            self._taken_at = min(self._taken_at or device.created_at, device.created_at)
+            self._rows.add(device)
+            if len(self._rows) >= _ROWS_AT_A_TIME:
+                self._tables.append(self._rows.table())
+                self._rows = self._new_rows()
 
     def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
         """The table of all of them, once; see :func:`mirror_sdk.frames.state_frame`.
@@ -71,6 +74,7 @@ class StateParts:
         from mirror_sdk.frames.columns import frame_of
         from mirror_sdk.frames.device_batches import taken_apart
 
+        self._tables.append(self._rows.table())
         about = {
             "taken_at": None if self._taken_at is None else write_timestamp(self._taken_at),
             "devices": self._device_count,
