@@ -95,7 +95,7 @@ class MirrorClient:
         from mirror_sdk._sender import Sender
 
         settings = Settings.of(base_url, api_key)
-        self.base_url = settings.base_url
+        self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send

@@ -1,4 +1,4 @@
-"""``frame.mirror``: what can be asked of a table of this package."""
+"""``frame.mirror``, or ``mirror(frame)``: what can be asked of a table of this package."""
 
 from __future__ import annotations
 
@@ -210,6 +210,16 @@ class MirrorAccessor:
         missing = [name for name in names if name not in self._frame]
         if missing:
             raise ValueRefused(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
+
+
+def mirror(frame: pd.DataFrame) -> MirrorAccessor:
+    """``frame.mirror``, in a way that type checkers and editors know: to them ``frame.mirror`` is a column.
+
+    >>> from mirror_sdk.frames import mirror
+    >>> mirror(client.state_frame([station])).labels.tolist()
+    ['Temperature · Sensor Value']
+    """
+    return MirrorAccessor(frame)
 
 
 def _span(age: str | pd.Timedelta) -> pd.Timedelta:

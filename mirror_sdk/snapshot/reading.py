@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,7 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
 from mirror_sdk.frames.state import state_table
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
@@ -149,7 +149,7 @@ def _as_unexpected() -> Iterator[None]:
         raise UnexpectedAnswer(f"the snapshot is not what the interface says: {visible_line(str(fault))}") from exc
 
 
-def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: Any) -> SnapshotEnd | None:
+def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
     end = None
     for part in parts:
         if end is not None:
