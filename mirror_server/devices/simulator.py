@@ -173,15 +173,13 @@ class Simulator:
         }
         with self._fleet.turn() as turn:
             line = self._line(device_id)
-            resource = line.device.resources.get(path) or Resource(value_at=turn.now)
+            resource = replace(line.device.resources.get(path) or Resource(value_at=turn.now))
             given = {flag: state for flag, state in flags.items() if state is not None}
-            # One of an earlier version may be both: it stays so, whatever else is said of it.
-            if name := next(
-                (flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)), None
-            ):
-                _check_flags(replace(resource, **given), name)
             for flag, state in given.items():
                 setattr(resource, flag, state)
+            # One of an earlier version may be both: it stays so, whatever else is said of it.
+            if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
+                _check_flags(resource, raised[0])
             line.device.resources[path] = resource
             if value is not None:
                 resource.set(value, turn.now)
