@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -10,12 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
+import httpx
+
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._exchange import Operation
-from mirror_sdk._httpx import httpx
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -89,7 +91,7 @@ class AsyncMirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
-        self.base_url = settings.base_url
+        self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
@@ -734,9 +736,9 @@ class AsyncMirrorClient:
         )
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self._run(id_of(self._names, device, anew=True))
-        issued_at = utc_now()
+        issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = await pump.expect(identity)
-        await self._run(send_to(device, operation(device_id)))
+        accepted = await self._run(send_to(device, operation(device_id)))
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -744,9 +746,11 @@ class AsyncMirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
-            accepted_at=utc_now(),
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
+            _begun_seconds=begun_seconds,
             _pump=pump,
         )
 

@@ -43,10 +43,10 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 if TYPE_CHECKING:
     from os import PathLike
 
+    import httpx
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk._httpx import httpx
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
@@ -97,7 +97,7 @@ class MirrorClient:
         from mirror_sdk._sender import Sender
 
         settings = Settings.of(base_url, api_key)
-        self.base_url = settings.base_url
+        self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
@@ -1208,9 +1208,9 @@ class MirrorClient:
         )
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = self._run(id_of(self._names, device, anew=True))
-        issued_at = utc_now()
+        issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = pump.expect(identity)
-        self._run(send_to(device, operation(device_id)))
+        accepted = self._run(send_to(device, operation(device_id)))
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -1218,9 +1218,11 @@ class MirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
-            accepted_at=utc_now(),
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
+            _begun_seconds=begun_seconds,
             _pump=pump,
         )
 

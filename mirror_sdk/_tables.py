@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
 
@@ -25,7 +24,7 @@ def state_table(
     from mirror_sdk.frames import state_frame
 
     # The oldest, so that no row is older than the table says it is.
-    taken_at = min((one.created_at for one in objects), default=utc_now())
+    taken_at = min((one.created_at for one in objects), default=None)
     return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
 
 

@@ -56,7 +56,7 @@ class Bench:
             endpoint_name: Its endpoint name.
             resources: Resources, or mappings such as
                 ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``; other flags are
-                ``auto_observable``, ``writable`` and ``executable``.
+                ``auto_observable``, ``writable`` and ``executable``; what is executable has no value to observe.
             endpoint_type: Its endpoint type.
             queue_mode: Whether it sleeps between contacts.
 
@@ -128,10 +128,11 @@ class Bench:
             observable: Whether it can be observed; a flag that is not given stays as it is.
             auto_observable: Whether the device tells of changes without a subscription.
             writable: Whether it can be written.
-            executable: Whether it can be executed.
+            executable: Whether it can be executed; then it has no value to observe.
 
         Raises:
             ValueRefused: The value does not go with what is declared for the path.
+            BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
         >>> bench.set_value(station, "/3303/0/5700", 22.5)
         >>> client.read_value(station, "/3303/0/5700")

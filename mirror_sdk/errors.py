@@ -174,7 +174,7 @@ class DeviceRequestFailed(MirrorError):
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
-        self.hint = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
+        self.hint: str = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
 
     def __str__(self) -> str:
         return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
