@@ -7,10 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._arguments import text
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
-from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import write_timestamp
 
 if TYPE_CHECKING:
@@ -19,17 +17,6 @@ if TYPE_CHECKING:
 
 _ROWS_AT_A_TIME = 10_000
 """How many rows become a part of the table: to make one of them takes a thread some milliseconds a column."""
-
-
-def device_ids(devices: Iterable[str | Device]) -> list[str]:
-    """The ids of devices that are given by their ids or as the directory lists them.
-
-    Raises:
-        TypeError: A single text was given where a list of device ids belongs, or something else than devices.
-    """
-    if isinstance(devices, str):
-        raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
-    return [device.id if isinstance(device, Device) else text("each of devices", device) for device in devices]
 
 
 class StateParts:

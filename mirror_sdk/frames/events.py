@@ -44,8 +44,9 @@ EVENTS_SCHEMA = pa.schema(
 EVENTS_RAW_SCHEMA = pa.schema([*EVENTS_SCHEMA, pa.field("value_raw", pa.binary())])
 """The events table with ``raw=True``."""
 
-EVENTS_AT_A_TIME = 1000
-"""How many events are kept until their rows are made."""
+EVENTS_AT_A_TIME = 100
+"""How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
+_ROWS_AT_A_TIME = 10_000
 
 _PLAIN = ("seq", "first_seq", "uid", "device_id", "path", "changed_at", "received_at", "async_id", "status", "category")
 
@@ -109,26 +110,35 @@ class EventParts:
 
     def __init__(self, *, raw: bool) -> None:
         self._schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
-        self._tables = [to_table(event_columns([]), self._schema)]
+        self._columns = event_columns([])
+        self._tables: list[pa.Table] = []
         self._complete = True
         self._taken_at: datetime | None = None
 
     def add(self, events: Sequence[Event]) -> None:
         """Make the rows of some events, which follow those before."""
-        self._tables.append(to_table(event_columns(events), self._schema))
+        for name, values in event_columns(events).items():
+            self._columns[name] += values
         self._complete = self._complete and all(event.kind is not EventKind.GAP for event in events)
         changes = filter(None, [self._taken_at, *(event.changed_at for event in events)])
         self._taken_at = max(changes, default=None)
+        if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
+            self._end_table()
 
     def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
-        """The table of all of them; see :func:`events_frame`.
+        """The table of all of them, once; see :func:`events_frame`.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
         """
+        self._end_table()
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
         return to_frame(table, based_on(device_ids, self._taken_at, complete=self._complete, server=server), tz=tz)
+
+    def _end_table(self) -> None:
+        self._tables.append(to_table(self._columns, self._schema))
+        self._columns = event_columns([])
 
 
 def event_columns(rows: Sequence[Event]) -> dict[str, list[object]]:
