@@ -222,7 +222,7 @@ class AsyncMirrorClient:
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         await import_off_loop("mirror_sdk.frames")
-        parts = StateParts(paths=paths, raw=raw)
+        parts = await off_loop(StateParts, paths=paths, raw=raw)
         chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
         for begin in range(0, len(chosen), MOST_AT_ONCE):
             await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
@@ -291,7 +291,7 @@ class AsyncMirrorClient:
         )
         async with entered_off_loop(writer):
             taken = await self._take(request, writer.add)
-            return await off_loop(writer.finish, request.about(taken, writer.rows))
+            return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
@@ -299,7 +299,7 @@ class AsyncMirrorClient:
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        request = SnapshotRequest.from_frame(frame, server=self.base_url)
+        request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request)
         except BadRequest as error:
@@ -459,8 +459,8 @@ class AsyncMirrorClient:
 
         # What makes the rows may belong to this thread.
         wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
-        found = await self._run(look_up(self._names, names_in(wants)))
-        return await self._plan_of(with_ids(wants, found.ids))
+        found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
+        return await self._plan_of(await off_loop(with_ids, wants, found.ids))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
@@ -546,7 +546,7 @@ class AsyncMirrorClient:
             await import_off_loop("mirror_sdk.frames")
             from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
 
-            parts = EventParts(raw=raw)
+            parts = await off_loop(EventParts, raw=raw)
             some: list[Event] = []
             async for event in events:
                 some.append(event)
@@ -695,7 +695,7 @@ class AsyncMirrorClient:
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
-        for chunk in device_chunks(wants):
+        for chunk in await off_loop(list, device_chunks(wants)):
             listed = await self.list_devices(filters={"id__in": chunk})
             for begin in range(0, len(listed), MOST_AT_ONCE):
                 some = listed[begin : begin + MOST_AT_ONCE]

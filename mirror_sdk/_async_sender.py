@@ -120,6 +120,9 @@ class AsyncSender:
             finally:
                 chunks.stop()
                 await asyncio.wait([reading])
+                if not reading.cancelled():
+                    # Else it is reported as what nobody has looked at.
+                    reading.exception()
                 await answer.aclose()
 
     def _require_loop(self) -> None:

@@ -38,6 +38,9 @@ async def to_the_end(work: Awaitable[T]) -> T:
         return await asyncio.shield(working)
     finally:
         await asyncio.wait([working])
+        if not working.cancelled():
+            # Else it is reported as what nobody has looked at.
+            working.exception()
 
 
 async def import_off_loop(*modules: str) -> None:

@@ -81,7 +81,7 @@ class AsyncPlan(PlanReport):
 
     async def undo(self) -> AsyncPlan:
         """As :meth:`mirror_sdk.plan.Plan.undo`."""
-        return await self._make_plan(self._undo())
+        return await self._make_plan(await off_loop(self._undo))
 
     async def _send_all(
         self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
