@@ -590,7 +590,7 @@ class AsyncMirrorClient:
         from mirror_sdk.recording.recorder import Tape
 
         chosen = None if devices is None else await self._ids_of_all(devices)
-        tape = await asyncio.to_thread(
+        make_tape = partial(
             Tape,
             path,
             server=self.base_url,
@@ -601,7 +601,7 @@ class AsyncMirrorClient:
             rotate_seconds=rotate_seconds,
         )
         recorder = await begin_recording(
-            tape,
+            make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda: self.state_frame(chosen, paths=paths),
         )

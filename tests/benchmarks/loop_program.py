@@ -1,7 +1,8 @@
-"""Calls of the asynchronous client, and for how long each kept all other tasks of its loop waiting; lines of JSON.
+"""Calls of the asynchronous client, and for how long each kept the other tasks of its loop waiting; lines of JSON.
 
-Arguments: URL, key. A line names the call; the answer has the longest hold and the seconds of the call. A task beside
-it asks to go on each millisecond: how much later it does is how long the loop was held, by whatever thread.
+Arguments: URL, key, path of the resource that is written. A line names a call; the answer has the longest hold and how
+long the call took. A task beside it asks to go on each millisecond: how much later it does is how long the loop was
+held, by whichever thread.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mirror_sdk import AsyncMirrorClient
 
 _TICK_SECONDS = 0.001
 _TIMEOUT_SECONDS = 600
-_FOLDER = Path.cwd()
+_IN_FLIGHT = 16
 
 
 class Ticker:
-    """Tells for how long the loop was held at most since it was last asked."""
+    """Tells for how long the loop was held at most since it was asked last."""
 
     def __init__(self) -> None:
         self._longest_seconds = 0.0
@@ -36,96 +36,96 @@ class Ticker:
             self._longest_seconds = max(self._longest_seconds, at - before - _TICK_SECONDS)
 
     async def read(self) -> float:
-        # A hold that has just ended is seen at the next turn.
+        # What has just ended is seen at the next tick.
         await asyncio.sleep(2 * _TICK_SECONDS)
         longest, self._longest_seconds = self._longest_seconds, 0.0
         return longest
 
 
 class Calls:
-    """The calls, by their names; what one leaves is there for those after it."""
+    """The calls, by their names; what one of them gives is there for those after it."""
 
-    def __init__(self, client: AsyncMirrorClient, *, writes: int) -> None:
+    def __init__(self, client: AsyncMirrorClient, path: str, lights: list[str], folder: Path) -> None:
         self._client = client
-        self._writes = writes
-        self._frame: Any = None
-        self._plan: Any = None
+        self._path = path
+        self._lights = lights
+        self._folder = folder
+        self._value = 0
+        self._kept: dict[str, Any] = {}
 
     async def list_devices(self) -> None:
-        self._devices = await self._client.list_devices()
+        self._kept["devices"] = await self._client.list_devices()
 
     async def get_device(self) -> None:
-        await self._client.get_device(self._devices[0].id)
+        await self._client.get_device(self._lights[0])
 
     async def explain(self) -> None:
-        await self._client.explain(self._devices[0].id, "/3/0/0")
+        await self._client.explain(self._lights[0], self._path)
 
     async def state_frame(self) -> None:
         await self._client.state_frame()
 
     async def snapshot(self) -> None:
-        self._frame = await self._client.snapshot()
+        self._kept["frame"] = await self._client.snapshot()
 
     async def snapshot_dataset(self) -> None:
-        await self._client.snapshot_dataset(_FOLDER / "dataset", overwrite=True)
+        await self._client.snapshot_dataset(self._folder / "dataset", overwrite=True)
 
     async def refresh(self) -> None:
-        await self._client.refresh(self._frame)
+        self._kept["frame"] = await self._client.refresh(self._kept["frame"])
 
     async def plan(self) -> None:
-        lights = (await self._client.list_devices(endpoint_type="Light", limit=self._writes)).ids
-        value = 10 + int(time.time()) % 80
-        self._plan = await self._client.plan([(device_id, "/3311/0/5851", value) for device_id in lights])
+        self._value = (self._value + 1) % 100
+        wanted = [(device_id, self._path, self._value) for device_id in self._lights]
+        self._kept["plan"] = await self._client.plan(wanted)
 
     async def apply(self) -> None:
-        done = await self._plan.apply(concurrency=16)
-        assert (done["status"] == "success").all(), done["status"].value_counts()
+        done = await self._kept["plan"].apply(concurrency=_IN_FLIGHT)
+        assert set(done["status"]) == {"success"}, done["status"].value_counts()
 
     async def undo(self) -> None:
-        await self._plan.undo()
+        await self._kept["plan"].undo()
+
+    async def save(self) -> None:
+        await asyncio.to_thread(self._kept["plan"].save, self._folder / "plan.json")
 
     async def load_plan(self) -> None:
-        await self._client.load_plan(_FOLDER / "plan.json")
-
-    async def events_frame(self) -> None:
-        self._frame2 = await self._client.events_frame(after=0, timeout=0)
+        await self._client.load_plan(self._folder / "plan.json")
 
     async def events(self) -> None:
-        self._n = 0
         async for _ in self._client.events(after=0, timeout=0):
-            self._n += 1
+            pass
+
+    async def events_frame(self) -> None:
+        await self._client.events_frame(after=0, timeout=0)
 
     async def watch(self) -> None:
-        watch = await self._client.watch(lambda event: None)
-        await watch.stop()
+        async with await self._client.watch(lambda _: None):
+            pass
 
     async def record(self) -> None:
-        recorder = await self._client.record(_FOLDER / f"{time.time()}.rec")
-        await recorder.stop()
+        async with await self._client.record(self._folder / "run.parquet"):
+            pass
 
 
 async def main() -> None:
-    url, key, writes = sys.argv[1:]
-    began = time.perf_counter()
-    async with AsyncMirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        print("constructor", round(1000*(time.perf_counter()-began)), file=sys.stderr)
-        calls = Calls(client, writes=int(writes))
-        ticker = Ticker()
-        ticking = asyncio.create_task(ticker.run())
-        loop = asyncio.get_running_loop()
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            name = json.loads(line)["call"]
-            call = getattr(calls, name)
-            await ticker.read()
-            began = time.perf_counter()
-            await call()
-            seconds = time.perf_counter() - began
-            print(json.dumps({"call": name, "hold_ms": round(1000 * await ticker.read(),1), "seconds": round(seconds,2)}), flush=True)
-            if name == "plan":
-                calls._plan.save(_FOLDER / "plan.json")
-            if name == "events":
-                print(calls._n, file=sys.stderr)
-        ticking.cancel()
+    url, key, path = sys.argv[1:]
+    loop = asyncio.get_running_loop()
+    with TemporaryDirectory() as folder:
+        async with AsyncMirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
+            lights = (await client.list_devices(endpoint_type="Light")).ids
+            calls = Calls(client, path, lights, Path(folder))
+            ticker = Ticker()
+            ticking = asyncio.create_task(ticker.run())
+            while line := await loop.run_in_executor(None, sys.stdin.readline):
+                call = getattr(calls, json.loads(line)["call"])
+                await ticker.read()
+                began = time.perf_counter()
+                await call()
+                seconds = time.perf_counter() - began
+                print(json.dumps({"hold_ms": 1000 * await ticker.read(), "seconds": seconds}), flush=True)
+            ticking.cancel()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

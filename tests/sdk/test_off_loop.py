@@ -397,3 +397,34 @@ def test_a_step_of_events_reads_the_time_when_it_came():
         return [event.received_at async for event in events]
 
     assert run(scene()) == [datetime(2026, 1, 5, 8, tzinfo=UTC)] * 2
+
+
+def test_a_recording_that_is_cancelled_while_it_is_opened_leaves_its_folder_free(
+    mirror, device_id, tmp_path, monkeypatch
+):
+    from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
+
+    begun, may_end = threading.Event(), threading.Event()
+    real = Tape.__init__
+
+    def slow(self: Tape, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(Tape, "__init__", slow)
+
+    async def scene() -> None:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            opening = asyncio.create_task(client.record(tmp_path / "run.parquet"))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+            opening.cancel()
+            await asyncio.sleep(0)
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await opening
+            # Held by what the error knows of, it would be free as soon as that is forgotten, and no sooner.
+            async with await client.record(tmp_path / "run.parquet"):
+                assert cancelled.value.__traceback__ is not None
+
+    run(scene())
