@@ -35,7 +35,18 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
@@ -445,7 +456,7 @@ class AsyncMirrorClient:
 
         wants = read_wanted(wanted)
         found = await self._run(look_up(self._names, names_in(wants)))
-        return await self._plan_of(with_ids(wants, found.ids))
+        return await self._plan_of(with_ids(wants, found.ids), await self._run(unclear(found)))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
@@ -657,7 +668,7 @@ class AsyncMirrorClient:
         listed = (await self.list_devices(filters=request.sent_filters)).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
+    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import KnownDevice, check_all
         from mirror_sdk.plan.wanted import device_chunks
@@ -667,7 +678,12 @@ class AsyncMirrorClient:
             listed += await self.list_devices(filters={"id__in": chunk})
         mirrored = await self._get_devices([device.id for device in listed])
         known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return AsyncPlan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     async def _get_object(self, device_id: str) -> DeviceObject:
         return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))

@@ -31,7 +31,18 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
@@ -730,7 +741,7 @@ class MirrorClient:
 
         wants = read_wanted(wanted)
         found = self._run(look_up(self._names, names_in(wants)))
-        return self._plan_of(with_ids(wants, found.ids))
+        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found)))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -1137,7 +1148,7 @@ class MirrorClient:
         listed = self.list_devices(filters=request.sent_filters).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    def _plan_of(self, wants: Sequence[Want]) -> Plan:
+    def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import KnownDevice, check_all
         from mirror_sdk.plan.wanted import device_chunks
@@ -1146,7 +1157,12 @@ class MirrorClient:
         for chunk in device_chunks(wants):
             for device in self.list_devices(filters={"id__in": chunk}):
                 known[device.id] = KnownDevice(device, self._get_object(device.id))
-        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return Plan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None
