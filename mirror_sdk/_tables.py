@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mirror_sdk._arguments import text
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
-from mirror_sdk.wire.directory import Device
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def device_ids(devices: Iterable[str | Device]) -> list[str]:
-    """The ids of devices that are given by their ids or as the directory lists them.
-
-    Raises:
-        TypeError: A single text was given where a list of device ids belongs, or something else than devices.
-    """
-    if isinstance(devices, str):
-        raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
-    return [device.id if isinstance(device, Device) else text("each of devices", device) for device in devices]
 
 
 def state_table(
