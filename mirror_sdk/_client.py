@@ -17,6 +17,7 @@ from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -74,9 +75,13 @@ class MirrorClient:
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address, the key, the time-out or the limit cannot be used.
@@ -90,6 +95,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
         from mirror_sdk._sender import Sender
@@ -97,7 +103,7 @@ class MirrorClient:
         settings = Settings.of(base_url, api_key)
         self.base_url = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = Sender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -113,6 +119,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
 
@@ -133,6 +140,7 @@ class MirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     def close(self) -> None:
