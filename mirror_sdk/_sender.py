@@ -14,6 +14,7 @@ import httpx
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
+from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._reports import Contact
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout
@@ -35,7 +36,10 @@ LONGEST_RETRY_AFTER_SECONDS = 10.0
 
 
 class Sender:
-    """A connection pool with the address and the access key. Any number of threads may send at once."""
+    """A connection pool with the address and the access key. Any number of threads may send at once.
+
+    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    """
 
     def __init__(
         self,
@@ -50,12 +54,34 @@ class Sender:
         self._key = settings.api_key
         self._timeout_seconds = read_timeout(timeout_seconds)
         self._sleep = sleep
-        self._http = httpx.Client(
-            headers=client_headers(settings),
-            transport=transport,
+        self._headers = client_headers(settings)
+        self._transport = transport
+        self._connections = Connections()
+        self._making = Lock()
+        self._pool: httpx.Client | None = self._new_pool()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Leave the connections to the parent."""
+        self._connections.close_in_child()
+        if self._transport is None and self._pool is not None and not self._pool.is_closed:
+            self._pool = None
+
+    def _new_pool(self) -> httpx.Client:
+        return httpx.Client(
+            headers=self._headers,
+            transport=self._transport,
             # To load all certificates takes longer than most answers, and http: uses none.
             verify=self._base_url.startswith("https:"),
         )
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        with self._making:
+            if self._pool is None:
+                self._pool = self._new_pool()
+            return self._pool
 
     def close(self) -> None:
         """Close the connections; harmless when they are closed."""
@@ -134,6 +160,7 @@ class Sender:
             raise self._lost(operation, exc) from exc
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
+        self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NoReturn
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
@@ -44,6 +45,12 @@ class PlacedRequest:
     accepted_at: datetime | None = None
     asked: Value | None = None
     _expectation: Expectation
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a request cannot be sent to another process, for its client is here; take it up there with"
+            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+        )
 
     @property
     def answer(self) -> AsyncResponse | None:
