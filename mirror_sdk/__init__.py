@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mirror_sdk.device_request import DeviceRequest
     from mirror_sdk.errors import (
         AccessDenied,
+        AmbiguousName,
         APIError,
         AuthenticationError,
         BadRequest,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         ServerError,
         SnapshotWarning,
         UnexpectedAnswer,
+        UnknownDevice,
         UnknownResource,
         ValueRefused,
         WaitTimeout,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     )
     from mirror_sdk.events import Event, EventKind
     from mirror_sdk.explanation import Explanation
+    from mirror_sdk.naming import DeviceLike
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
     from mirror_sdk.progress import show_progress
     from mirror_sdk.status import ClientStatus
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APIError",
     "AccessDenied",
+    "AmbiguousName",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
@@ -82,6 +86,7 @@ __all__ = [
     "DesiredStatus",
     "DesiredValue",
     "Device",
+    "DeviceLike",
     "DeviceList",
     "DeviceObject",
     "DeviceRequest",
@@ -107,6 +112,7 @@ __all__ = [
     "SnapshotWarning",
     "SubscriptionState",
     "UnexpectedAnswer",
+    "UnknownDevice",
     "UnknownResource",
     "Value",
     "ValueKind",
@@ -132,6 +138,7 @@ _NAMES = {
     "mirror_sdk.device_request": ["DeviceRequest"],
     "mirror_sdk.errors": [
         "AccessDenied",
+        "AmbiguousName",
         "APIError",
         "AuthenticationError",
         "BadRequest",
@@ -153,6 +160,7 @@ _NAMES = {
         "ServerError",
         "SnapshotWarning",
         "UnexpectedAnswer",
+        "UnknownDevice",
         "UnknownResource",
         "ValueRefused",
         "WaitTimeout",
@@ -160,6 +168,7 @@ _NAMES = {
     ],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
+    "mirror_sdk.naming": ["DeviceLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.status": ["ClientStatus"],

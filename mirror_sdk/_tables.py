@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mirror_sdk._arguments import text
-from mirror_sdk._reports import utc_now
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
-from mirror_sdk.wire.directory import Device
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def device_ids(devices: Iterable[str | Device]) -> list[str]:
-    """The ids of devices that are given by their ids or as the directory lists them.
-
-    Raises:
-        TypeError: A single text was given where a list of device ids belongs, or something else than devices.
-    """
-    if isinstance(devices, str):
-        raise TypeError(f"devices takes a list of device ids; write devices=[{devices!r}]")
-    return [device.id if isinstance(device, Device) else text("each of devices", device) for device in devices]
 
 
 def state_table(
@@ -38,7 +24,7 @@ def state_table(
     from mirror_sdk.frames import state_frame
 
     # The oldest, so that no row is older than the table says it is.
-    taken_at = min((one.created_at for one in objects), default=utc_now())
+    taken_at = min((one.created_at for one in objects), default=None)
     return state_frame(objects, paths=paths, raw=raw, taken_at=taken_at, tz=tz, server=server)
 
 

@@ -93,10 +93,11 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
       mirror drift --path '/3308/*' --tolerance 0.5 --check
     """  # noqa: D301 - click wants the character, not its escape
     from mirror_sdk import _table_rows as tables
+    from mirror_sdk.frames import mirror
 
     with MirrorClient.from_env() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = state.mirror.drift(tolerance=tolerance)
+    found = mirror(state).drift(tolerance=tolerance)
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)
@@ -139,13 +140,15 @@ def snapshot(
         raise click.BadParameter(
             f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
         )
-    selection: dict[str, Any] = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
+    wanted = list(paths) or None
     with MirrorClient.from_env(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
-            written = client.snapshot_dataset(file, overwrite=overwrite, **selection)
+            written = client.snapshot_dataset(
+                file, paths=wanted, state=state, endpoint_type=endpoint_type, overwrite=overwrite
+            )
             _tell_written(written.rows, written.device_count, file)
             return
-        frame = client.snapshot(**selection)
+        frame = client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type)
     if file.suffix == ".csv":
         from mirror_sdk._table_rows import write_csv
 

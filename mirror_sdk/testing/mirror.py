@@ -48,11 +48,15 @@ class Mirror:
     def __init__(self, folder: Path) -> None:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
-        self.bench = Bench(self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server))))
-        self.faults = Faults(now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart)
-        self.clock = Clock(self.bench, moved=self.faults.wake)
+        self.bench: Bench = Bench(
+            self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
+        )
+        self.faults: Faults = Faults(
+            now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart
+        )
+        self.clock: Clock = Clock(self.bench, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)
-        self.client = self.new_client()
+        self.client: MirrorClient = self.new_client()
 
     def __repr__(self) -> str:
         return f"<Mirror {self.url}>"

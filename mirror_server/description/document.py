@@ -62,6 +62,17 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "string", "enum": ["active", "asked", "refused"]},
     },
+    routes.REQUESTED_AT_HEADER: {
+        "description": "When the request was accepted, by this service's clock: of a repeated async-id the first time."
+        " Of a write it is `desired.requested_at` too.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
+    },
+    routes.EXPIRES_AT_HEADER: {
+        "description": "Until when the request may wait for the device, by this service's clock.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
+    },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }

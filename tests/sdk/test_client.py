@@ -542,7 +542,7 @@ def test_the_log_is_a_table(client, bench, device_id):
     assert frame["value_num"].dropna().tolist() == [21.5, 30.0]
     about = frame.attrs["mirror"]
     assert (about["devices"], about["complete"], about["server"]) == (1, True, "http://mirror.localhost")
-    assert pd.Timestamp(about["taken_at"]) == frame["received_at"].max()
+    assert pd.Timestamp(about["taken_at"]) == frame["changed_at"].max()
 
 
 def test_handles_are_a_ledger(client, bench, device_id):
