@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -18,6 +18,7 @@ from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -68,7 +69,7 @@ class AsyncMirrorClient:
     """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
 
     Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
-    cancelled leaves nothing behind.
+    cancelled leaves nothing behind. A process that is forked uses it on an event loop of its own.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -145,6 +146,9 @@ class AsyncMirrorClient:
 
     def __repr__(self) -> str:
         return f"<AsyncMirrorClient {self.base_url}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_sent(self)
 
     async def is_healthy(self) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""

@@ -16,6 +16,7 @@ import httpx
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._deadline import Deadline, Pace
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
+from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
 from mirror_sdk._sender import (
@@ -38,7 +39,10 @@ MOST_AT_ONCE = 8
 
 
 class AsyncSender:
-    """A connection pool with the address and the access key, for one event loop."""
+    """A connection pool with the address and the access key, for one event loop.
+
+    A child process gets a pool of its own, for a loop of its own; see :class:`mirror_sdk._sender.Sender`.
+    """
 
     def __init__(
         self,
@@ -59,12 +63,36 @@ class AsyncSender:
         self._clock = clock
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-        self._http = httpx.AsyncClient(
-            headers=client_headers(settings),
-            transport=transport,
+        self._headers = client_headers(settings)
+        self._transport = transport
+        self._connections = Connections()
+        self._pool: httpx.AsyncClient | None = self._new_pool()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Leave the connections and the loop to the parent."""
+        self._connections.close_in_child()
+        self._loop = None
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        if self._transport is None and self._pool is not None and not self._pool.is_closed:
+            # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
+            leave_to_parent(self._pool)
+            self._pool = None
+
+    def _new_pool(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=self._headers,
+            transport=self._transport,
             # To load all certificates takes longer than most answers, and http: uses none.
             verify=self._base_url.startswith("https:"),
         )
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        if self._pool is None:
+            self._pool = self._new_pool()
+        return self._pool
 
     async def aclose(self) -> None:
         """Close the connections; harmless when they are closed."""
@@ -207,6 +235,7 @@ class AsyncSender:
             answer = await self._within(operation, deadline, self._http.send(request, stream=True))
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
+        self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
 

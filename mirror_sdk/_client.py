@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -68,6 +69,9 @@ T = TypeVar("T")
 
 class MirrorClient:
     """A device state mirror, as one application sees it. Any number of threads may use one client at once.
+
+    A process that is forked may use it too: it has connections of its own there, and its requests are answered in both
+    processes. Watches and recorders stay with the parent, and closing it in one process leaves the other's open.
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
@@ -163,6 +167,9 @@ class MirrorClient:
 
     def __repr__(self) -> str:
         return f"<MirrorClient {self.base_url}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_sent(self)
 
     def is_healthy(self) -> bool:
         """Whether the service is up and says so.

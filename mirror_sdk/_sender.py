@@ -15,6 +15,7 @@ from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._arguments import seconds
 from mirror_sdk._deadline import Deadline, Pace
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
+from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._network import Network
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
@@ -43,7 +44,10 @@ BUFFER_BYTES = 1024 * 1024
 
 
 class Sender:
-    """A connection pool with the address and the access key. Any number of threads may send at once."""
+    """A connection pool with the address and the access key. Any number of threads may send at once.
+
+    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,29 @@ class Sender:
         self._max_retries = read_max_retries(max_retries)
         self._clock = clock
         self._sleep = sleep
-        self._http = httpx.Client(headers=client_headers(settings), transport=transport or Network(self._base_url))
+        self._headers = client_headers(settings)
+        self._transport = transport
+        self._connections = Connections()
+        self._making = Lock()
+        self._pool: httpx.Client | None = self._new_pool()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Leave the connections to the parent."""
+        self._connections.close_in_child()
+        if self._transport is None and self._pool is not None and not self._pool.is_closed:
+            self._pool = None
+
+    def _new_pool(self) -> httpx.Client:
+        return httpx.Client(headers=self._headers, transport=self._transport or Network(self._base_url))
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        with self._making:
+            if self._pool is None:
+                self._pool = self._new_pool()
+            return self._pool
 
     def close(self) -> None:
         """Close the connections; harmless when they are closed."""
@@ -169,6 +195,7 @@ class Sender:
             raise self._lost(operation, exc, deadline) from exc
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
+        self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
 

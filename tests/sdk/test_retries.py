@@ -81,7 +81,7 @@ def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure
 def test_other_refusals_are_told_at_once(client_of, status):
     service = Service(status)
     with pytest.raises(MirrorError):
-        client_of(service).get_device(DEVICE)
+        client_of(service).get_presubscriptions()
     assert len(service.requests) == 1
 
 
