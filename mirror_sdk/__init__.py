@@ -7,6 +7,7 @@
 >>> client.close()
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mirror_sdk.device_request import DeviceRequest
     from mirror_sdk.errors import (
         AccessDenied,
+        AmbiguousName,
         APIError,
         AuthenticationError,
         BadRequest,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         ServerError,
         SnapshotWarning,
         UnexpectedAnswer,
+        UnknownDevice,
         UnknownResource,
         ValueRefused,
         WaitTimeout,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     )
     from mirror_sdk.events import Event, EventKind
     from mirror_sdk.explanation import Explanation
+    from mirror_sdk.naming import DeviceLike
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
     from mirror_sdk.progress import show_progress
     from mirror_sdk.status import ClientStatus
@@ -58,9 +62,12 @@ if TYPE_CHECKING:
     from mirror_sdk.wire.directory import Device
     from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
+    __version__: str
+
 __all__ = [
     "APIError",
     "AccessDenied",
+    "AmbiguousName",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
@@ -79,6 +86,7 @@ __all__ = [
     "DesiredStatus",
     "DesiredValue",
     "Device",
+    "DeviceLike",
     "DeviceList",
     "DeviceObject",
     "DeviceRequest",
@@ -104,6 +112,7 @@ __all__ = [
     "SnapshotWarning",
     "SubscriptionState",
     "UnexpectedAnswer",
+    "UnknownDevice",
     "UnknownResource",
     "Value",
     "ValueKind",
@@ -129,6 +138,7 @@ _NAMES = {
     "mirror_sdk.device_request": ["DeviceRequest"],
     "mirror_sdk.errors": [
         "AccessDenied",
+        "AmbiguousName",
         "APIError",
         "AuthenticationError",
         "BadRequest",
@@ -150,6 +160,7 @@ _NAMES = {
         "ServerError",
         "SnapshotWarning",
         "UnexpectedAnswer",
+        "UnknownDevice",
         "UnknownResource",
         "ValueRefused",
         "WaitTimeout",
@@ -157,6 +168,7 @@ _NAMES = {
     ],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
+    "mirror_sdk.naming": ["DeviceLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.status": ["ClientStatus"],
@@ -168,13 +180,28 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
+if not TYPE_CHECKING:  # which would believe that there are names of any spelling
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            found = _version()
+        elif name in _HOMES:
+            found = getattr(import_module(_HOMES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        globals()[name] = found
+        return found
+
+
+def _version() -> str:
+    # Loaded only when it is asked for: it takes as long as the rest of this module.
+    from importlib import metadata
+
+    try:
+        return metadata.version("device-state-mirror")
+    except metadata.PackageNotFoundError:
+        # The bare sources, on the path of a program: lower than any release.
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 
-from mirror_sdk._httpx import httpx
+import httpx
+
 from mirror_sdk.errors import UnexpectedAnswer
 
 ACCEPT_ENCODING = "gzip, deflate"

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
+from collections.abc import Iterable
 
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
-
-_ID_NAMES = ("device_id", "id")
 
 
 def text(name: str, given: object) -> str:
     """The text that was given.
 
     Raises:
-        TypeError: It is none; of a device in the place of its id, the message names the attribute that holds it.
+        TypeError: It is none.
     """
     if isinstance(given, str):
         return given
-    found = next((attribute for attribute in _ID_NAMES if isinstance(getattr(given, attribute, None), str)), None)
-    cure = "" if found is None else f"; give its .{found}"
-    raise TypeError(f"{name} must be a text, not {_shown(given)}{cure}")
+    raise TypeError(f"{name} must be a text, not {shown(given)}")
 
 
 def real(given: object) -> float | None:
@@ -64,5 +63,15 @@ def count(name: str, given: object) -> int | None:
     return int(given)
 
 
-def _shown(given: object) -> str:
+def closest(wanted: str, known: Iterable[str]) -> str:
+    """Which of the known texts are close to one that is not among them."""
+    every = list(known)
+    close = difflib.get_close_matches(wanted, every, n=3, cutoff=0.4)
+    if not close:
+        return f"none of the {len(every)} known ones is close to it"
+    return f"close to it: {', '.join(map(visible, close))}"
+
+
+def shown(given: object) -> str:
+    """What was given, by its kind."""
     return "None" if given is None else f"a {type(given).__name__}"

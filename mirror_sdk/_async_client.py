@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -10,11 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
+import httpx
+
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
-from mirror_sdk._httpx import httpx
+from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -25,13 +28,14 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
+from mirror_sdk._tables import events_table, state_table
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
+from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
@@ -87,12 +91,13 @@ class AsyncMirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
-        self.base_url = settings.base_url
+        self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
+        self._names = KnownNames()
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
         self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
 
@@ -179,47 +184,48 @@ class AsyncMirrorClient:
                 break
         return DeviceList(devices[:limit])
 
-    async def get_device(self, device_id: str) -> DeviceObject:
+    async def get_device(self, device_id: DeviceLike) -> DeviceObject:
         """As :meth:`mirror_sdk.MirrorClient.get_device`."""
-        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))
+        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object))
 
-    async def get_directory_device(self, device_id: str) -> Device:
+    async def get_directory_device(self, device_id: DeviceLike) -> Device:
         """As :meth:`mirror_sdk.MirrorClient.get_directory_device`."""
-        return await self._send(_operations.get_directory_device(device_id))
+        return await self._about(device_id, _operations.get_directory_device)
 
-    async def list_resources(self, device_id: str) -> list[EndpointResource]:
+    async def list_resources(self, device_id: DeviceLike) -> list[EndpointResource]:
         """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
-        return await self._send(_operations.list_resources(device_id))
+        return await self._about(device_id, _operations.list_resources)
 
-    async def explain(self, device_id: str, path: str) -> Explanation:
+    async def explain(self, device_id: DeviceLike, path: str) -> Explanation:
         """As :meth:`mirror_sdk.MirrorClient.explain`."""
+        device = await self.get_directory_device(device_id)
         return explain(
             Facts(
-                device=await self.get_directory_device(device_id),
-                mirrored=await self.get_device(device_id),
+                device=device,
+                mirrored=await self.get_device(device),
                 path=path,
-                announced=await self.list_resources(device_id),
-                subscription=await _if_allowed(self.subscription_state(device_id, path)),
+                announced=await self.list_resources(device),
+                subscription=await _if_allowed(self.subscription_state(device, path)),
                 rules=await _if_allowed(self.get_presubscriptions()),
-                waiting=await _if_allowed(self.list_device_requests(device_id)),
+                waiting=await _if_allowed(self.list_device_requests(device)),
             )
         )
 
     async def state_frame(
         self,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
-        chosen = device_ids(await self.list_devices() if devices is None else devices)
+        chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
         return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
 
     async def snapshot(
         self,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -231,9 +237,11 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else device_ids(devices),
+            None if devices is None else await self._ids_of_all(devices),
             paths,
             raw=raw,
             tz=tz,
@@ -245,7 +253,7 @@ class AsyncMirrorClient:
     async def snapshot_dataset(
         self,
         folder: str | PathLike[str],
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -259,42 +267,44 @@ class AsyncMirrorClient:
         overwrite: bool = False,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.dataset import DatasetWriter
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else device_ids(devices),
+            None if devices is None else await self._ids_of_all(devices),
             paths,
             raw=raw,
             tz=tz,
             server=self.base_url,
             compression=compression,
         )
-        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
-            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
-        ) as writer:
+        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
             taken = await self._take(request, writer.add)
-            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
-        return written
+            return writer.finish(request.about(taken, writer.rows))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
-        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        from mirror_sdk.snapshot import refreshing
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = await self._take_tables(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
-        return found
+        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
 
     # Device requests
 
-    async def list_device_requests(self, device_id: str | None = None) -> list[WaitingRequest]:
+    async def list_device_requests(self, device_id: DeviceLike | None = None) -> list[WaitingRequest]:
         """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
+        asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
         after: str | None = None
         while True:
-            page = await self._send(_operations.list_waiting_requests(device_id, after=after))
+            page = await self._send(_operations.list_waiting_requests(asked, after=after))
             waiting += page.data
             after = _operations.next_requests_after(page)
             if after is None:
@@ -302,7 +312,7 @@ class AsyncMirrorClient:
 
     async def begin_read(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         *,
         accept: str | None = None,
@@ -316,7 +326,7 @@ class AsyncMirrorClient:
 
     async def begin_write(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         value: object,
         *,
@@ -339,7 +349,7 @@ class AsyncMirrorClient:
 
     async def begin_execute(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         argument: str | None = None,
         *,
@@ -360,7 +370,7 @@ class AsyncMirrorClient:
     async def resume_request(
         self,
         async_id: str,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         *,
         method: Method = "GET",
@@ -369,7 +379,7 @@ class AsyncMirrorClient:
         pump = AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox())
         return AsyncDeviceRequest(
             async_id=async_id,
-            device_id=device_id,
+            device_id=await self._run(id_of(self._names, device_id, anew=True)),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -380,7 +390,7 @@ class AsyncMirrorClient:
 
     async def read_value(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         *,
         accept: str | None = None,
@@ -394,7 +404,7 @@ class AsyncMirrorClient:
 
     async def write_value(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         value: object,
         *,
@@ -417,7 +427,7 @@ class AsyncMirrorClient:
 
     async def execute(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         argument: str | None = None,
         *,
@@ -429,15 +439,21 @@ class AsyncMirrorClient:
         request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
         await request.result(wait_seconds)
 
-    async def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> AsyncPlan:
+    async def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
-        return await self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+        from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
+
+        wants = read_wanted(wanted)
+        found = await self._run(look_up(self._names, names_in(wants)))
+        return await self._plan_of(with_ids(wants, found.ids))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
-        planning = with_pandas("mirror_sdk.plan.async_plan")
-        made: AsyncPlan = planning.AsyncPlan(
-            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+        from mirror_sdk.plan import AsyncPlan
+        from mirror_sdk.plan.saved import load
+
+        return AsyncPlan(
+            load(path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
@@ -445,33 +461,32 @@ class AsyncMirrorClient:
             ),
             make_plan=self._plan_of,
         )
-        return made
 
     # Subscriptions
 
-    async def subscribe(self, device_id: str, path: str) -> None:
+    async def subscribe(self, device_id: DeviceLike, path: str) -> None:
         """As :meth:`mirror_sdk.MirrorClient.subscribe`."""
-        await self._send(_operations.put_subscription(device_id, path))
+        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True)
 
-    async def unsubscribe(self, device_id: str, path: str) -> None:
+    async def unsubscribe(self, device_id: DeviceLike, path: str) -> None:
         """As :meth:`mirror_sdk.MirrorClient.unsubscribe`."""
-        await self._send(_operations.delete_subscription(device_id, path))
+        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True)
 
-    async def is_subscribed(self, device_id: str, path: str) -> bool:
+    async def is_subscribed(self, device_id: DeviceLike, path: str) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_subscribed`."""
-        return await self._send(_operations.get_subscription(device_id, path))
+        return await self._about(device_id, partial(_operations.get_subscription, path=path), anew=True)
 
-    async def subscription_state(self, device_id: str, path: str) -> SubscriptionState:
+    async def subscription_state(self, device_id: DeviceLike, path: str) -> SubscriptionState:
         """As :meth:`mirror_sdk.MirrorClient.subscription_state`."""
-        return await self._send(_operations.get_subscription_state(device_id, path))
+        return await self._about(device_id, partial(_operations.get_subscription_state, path=path), anew=True)
 
-    async def list_subscriptions(self, device_id: str) -> list[str]:
+    async def list_subscriptions(self, device_id: DeviceLike) -> list[str]:
         """As :meth:`mirror_sdk.MirrorClient.list_subscriptions`."""
-        return await self._send(_operations.list_subscriptions(device_id))
+        return await self._about(device_id, _operations.list_subscriptions, anew=True)
 
-    async def delete_subscriptions(self, device_id: str) -> None:
+    async def delete_subscriptions(self, device_id: DeviceLike) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_subscriptions`."""
-        await self._send(_operations.delete_subscriptions(device_id))
+        await self._about(device_id, _operations.delete_subscriptions, anew=True)
 
     async def get_presubscriptions(self) -> list[PresubscriptionRule]:
         """As :meth:`mirror_sdk.MirrorClient.get_presubscriptions`."""
@@ -518,12 +533,13 @@ class AsyncMirrorClient:
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
-        device_ids: Collection[str] | None = None,
+        device_ids: Collection[DeviceLike] | None = None,
     ) -> AsyncWatch:
         """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        wants = event_filter(paths, device_ids)
+        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids"))
+        wants = event_filter(paths, wanted)
         reader = self._new_reader()
         await reader.go_to_end()
         watch = AsyncWatch(reader, callback, wants)
@@ -534,16 +550,18 @@ class AsyncMirrorClient:
         self,
         path: str | PathLike[str],
         *,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
-        recording = with_pandas("mirror_sdk.recording.async_recorder")
-        chosen = None if devices is None else device_ids(devices)
+        from mirror_sdk.recording.async_recorder import begin_recording
+        from mirror_sdk.recording.recorder import Tape
+
+        chosen = None if devices is None else await self._ids_of_all(devices)
         tape = await asyncio.to_thread(
-            recording.Tape,
+            Tape,
             path,
             server=self.base_url,
             key=self._key_mark,
@@ -552,7 +570,7 @@ class AsyncMirrorClient:
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
         )
-        recorder: AsyncRecorder = await recording.begin_recording(
+        recorder = await begin_recording(
             tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda: self.state_frame(chosen, paths=paths),
@@ -580,6 +598,27 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
         await self._send(_operations.delete_poll_channel())
 
+    async def _about(self, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool = False) -> T:
+        return await self._run(send_about(self._names, device, operation, anew=anew))
+
+    async def _ids_of_all(self, devices: Iterable[DeviceLike], argument: str = "devices") -> list[str]:
+        return await self._run(ids_of(self._names, devices, argument))
+
+    async def _run(self, steps: Steps[T]) -> T:
+        """Send what has to be asked one after another, and give what comes of it."""
+        try:
+            operation = next(steps)
+            while True:
+                try:
+                    answer = await self._send(operation)
+                except MirrorError as error:
+                    operation = steps.throw(error)
+                else:
+                    operation = steps.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
     async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
         return request.frame(*await self._take_tables(request))
 
@@ -590,18 +629,19 @@ class AsyncMirrorClient:
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
-        reading = with_pandas("mirror_sdk.snapshot.reading")
+        from mirror_sdk.snapshot import reading
+
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = await self._sender.receive(request.operation(form), read)
+                taken = await self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    await self.get_directory_device(device_id)
+                    await self._send(_operations.get_directory_device(device_id))
                 return taken
         return await self._take_one_by_one(request, reading.OneByOne(request, keep))
 
@@ -618,21 +658,24 @@ class AsyncMirrorClient:
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
-        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.async_plan")
+        from mirror_sdk.plan import AsyncPlan
+        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.wanted import device_chunks
+
         listed: list[Device] = []
-        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+        for chunk in device_chunks(wants):
             listed += await self.list_devices(filters={"id__in": chunk})
         mirrored = await self._get_devices([device.id for device in listed])
-        known = {one.device_id: checks.KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        made: AsyncPlan = planning.AsyncPlan(
-            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
-        )
-        return made
+        known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
+        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+
+    async def _get_object(self, device_id: str) -> DeviceObject:
+        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))
 
     async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         objects: list[DeviceObject] = []
         for begin in range(0, len(chosen), MOST_AT_ONCE):
-            objects += await asyncio.gather(*map(self.get_device, chosen[begin : begin + MOST_AT_ONCE]))
+            objects += await asyncio.gather(*map(self._get_object, chosen[begin : begin + MOST_AT_ONCE]))
         return objects
 
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
@@ -669,7 +712,7 @@ class AsyncMirrorClient:
     async def _begin(
         self,
         method: Method,
-        device_id: str,
+        device: DeviceLike,
         path: str,
         *,
         expiry_seconds: int | None,
@@ -681,9 +724,9 @@ class AsyncMirrorClient:
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
         identity = uuid.uuid4().hex if async_id is None else async_id
-        operation = _operations.place_device_request(
-            device_id,
-            identity,
+        operation = partial(
+            _operations.place_device_request,
+            async_id=identity,
             method=method,
             path=path,
             payload=payload,
@@ -691,9 +734,11 @@ class AsyncMirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        issued_at = utc_now()
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
+        device_id = await self._run(id_of(self._names, device, anew=True))
+        issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = await pump.expect(identity)
-        await self._send(operation)
+        accepted = await self._run(send_to(device, operation(device_id)))
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -701,9 +746,11 @@ class AsyncMirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
-            accepted_at=utc_now(),
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
+            _begun_seconds=begun_seconds,
             _pump=pump,
         )
 

@@ -10,10 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, BinaryIO, Self, TypeVar, cast
 
+import httpx
+
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
-from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._sender import (
     BUFFER_BYTES,

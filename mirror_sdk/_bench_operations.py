@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from mirror_sdk._exchange import Answer, Operation, read_json
 from mirror_sdk._operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk.naming import ANY_ID, DeviceLike, Steps, known_id, unknown_device
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.bench import (
     BenchAdvance,
@@ -17,6 +19,8 @@ from mirror_sdk.wire.bench import (
     BenchNewDevice,
     BenchResourceBody,
 )
+
+T = TypeVar("T")
 
 _LONGEST_ADVANCE_SECONDS = 600
 """Everything that falls due on the way happens before the answer to an advance of the clock."""
@@ -69,6 +73,26 @@ def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
         json=json_body,
         hold_seconds=_LONGEST_ADVANCE_SECONDS,
     )
+
+
+def tell_bench(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Steps[T]:
+    """Send what a simulated device is to do. The bench itself is asked for names: its key need not be one that reads.
+
+    Raises:
+        NotFound: There is no such simulated device.
+        TypeError: It is no device.
+        ValueError: Something cannot be sent; the message names it.
+    """
+    device_id = known_id("device_id", device)
+    if device_id is None:
+        operation(ANY_ID)
+        listed: list[BenchDevice] = yield list_bench_devices()
+        ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
+        device_id = ids.get(str(device))
+        if device_id is None:
+            raise unknown_device([str(device)], [one.endpoint_name for one in listed])
+    answer: T = yield operation(device_id)
+    return answer
 
 
 def _read_devices(answer: Answer) -> list[BenchDevice]:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -24,12 +25,13 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import device_ids, events_table, state_table, with_pandas
+from mirror_sdk._tables import events_table, state_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
+from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
@@ -41,10 +43,10 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 if TYPE_CHECKING:
     from os import PathLike
 
+    import httpx
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk._httpx import httpx
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.wanted import Want
@@ -92,15 +94,16 @@ class MirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        from mirror_sdk._sender import Sender  # noqa: PLC0415
+        from mirror_sdk._sender import Sender
 
         settings = Settings.of(base_url, api_key)
-        self.base_url = settings.base_url
+        self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
         self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
+        self._names = KnownNames()
         self._pump = AnswerPump(LogReader(self._send), Inbox())
         self._watches: WeakSet[Watch | Recorder] = WeakSet()
 
@@ -219,7 +222,7 @@ class MirrorClient:
         )
         return DeviceList(islice(self._each_device(conditions, limit), count("limit", limit)))
 
-    def get_device(self, device_id: str) -> DeviceObject:
+    def get_device(self, device_id: DeviceLike) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
 
         Raises:
@@ -230,9 +233,9 @@ class MirrorClient:
         >>> client.get_device(station)["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id)))
+        return DeviceObject.from_wire(self._about(device_id, _operations.get_device_object))
 
-    def get_directory_device(self, device_id: str) -> Device:
+    def get_directory_device(self, device_id: DeviceLike) -> Device:
         """The device as the directory lists it.
 
         Raises:
@@ -243,9 +246,9 @@ class MirrorClient:
         >>> client.get_directory_device(station).state
         'registered'
         """
-        return self._send(_operations.get_directory_device(device_id))
+        return self._about(device_id, _operations.get_directory_device)
 
-    def list_resources(self, device_id: str) -> list[EndpointResource]:
+    def list_resources(self, device_id: DeviceLike) -> list[EndpointResource]:
         """The resources a device has now, and which of them can be observed.
 
         Raises:
@@ -256,9 +259,9 @@ class MirrorClient:
         >>> [(resource.uri, resource.obs) for resource in client.list_resources(station)]
         [('/3303/0/5700', True)]
         """
-        return self._send(_operations.list_resources(device_id))
+        return self._about(device_id, _operations.list_resources)
 
-    def explain(self, device_id: str, path: str) -> Explanation:
+    def explain(self, device_id: DeviceLike, path: str) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
         What the key may not ask for is left out, or said to be unknown.
@@ -273,23 +276,24 @@ class MirrorClient:
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
         # Only now: few programs ask, and it takes a moment to load.
-        from mirror_sdk.explanation import Facts, explain  # noqa: PLC0415
+        from mirror_sdk.explanation import Facts, explain
 
+        device = self.get_directory_device(device_id)
         return explain(
             Facts(
-                device=self.get_directory_device(device_id),
-                mirrored=self.get_device(device_id),
+                device=device,
+                mirrored=self.get_device(device),
                 path=path,
-                announced=self.list_resources(device_id),
-                subscription=_if_allowed(self.subscription_state, device_id, path),
+                announced=self.list_resources(device),
+                subscription=_if_allowed(self.subscription_state, device, path),
                 rules=_if_allowed(self.get_presubscriptions),
-                waiting=_if_allowed(self.list_device_requests, device_id),
+                waiting=_if_allowed(self.list_device_requests, device),
             )
         )
 
     def state_frame(
         self,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
@@ -314,13 +318,13 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
-        chosen = device_ids(self.list_devices() if devices is None else devices)
-        objects = [self.get_device(device_id) for device_id in chosen]
+        chosen = self.list_devices().ids if devices is None else self._ids_of_all(devices)
+        objects = [self._get_object(device_id) for device_id in chosen]
         return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
 
     def snapshot(
         self,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -364,9 +368,11 @@ class MirrorClient:
         >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else device_ids(devices),
+            None if devices is None else self._ids_of_all(devices),
             paths,
             raw=raw,
             tz=tz,
@@ -378,7 +384,7 @@ class MirrorClient:
     def snapshot_dataset(
         self,
         folder: str | PathLike[str],
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -432,21 +438,21 @@ class MirrorClient:
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.of(
+        from mirror_sdk.snapshot.dataset import DatasetWriter
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else device_ids(devices),
+            None if devices is None else self._ids_of_all(devices),
             paths,
             raw=raw,
             tz=tz,
             server=self.base_url,
             compression=compression,
         )
-        with with_pandas("mirror_sdk.snapshot.dataset").DatasetWriter(
-            folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
-        ) as writer:
+        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
             taken = self._take(request, writer.add)
-            written: SnapshotDataset = writer.finish(request.about(taken, writer.rows))
-        return written
+            return writer.finish(request.about(taken, writer.rows))
 
     def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -471,21 +477,22 @@ class MirrorClient:
         >>> client.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
-        refreshing = with_pandas("mirror_sdk.snapshot.refreshing")
-        request = with_pandas("mirror_sdk.snapshot.request").SnapshotRequest.from_frame(frame, server=self.base_url)
+        from mirror_sdk.snapshot import refreshing
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
             taken, tables = self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        found: pd.DataFrame = request.frame(taken, refreshing.merged(frame, request, taken, tables))
-        return found
+        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
 
     # Device requests
 
     def begin_read(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         *,
         accept: str | None = None,
@@ -519,7 +526,7 @@ class MirrorClient:
 
     def begin_write(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         value: object,
         *,
@@ -554,7 +561,7 @@ class MirrorClient:
 
     def begin_execute(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         argument: str | None = None,
         *,
@@ -578,7 +585,7 @@ class MirrorClient:
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
-    def list_device_requests(self, device_id: str | None = None) -> list[WaitingRequest]:
+    def list_device_requests(self, device_id: DeviceLike | None = None) -> list[WaitingRequest]:
         """The requests of this application that have no answer yet, oldest first; what they write is not shown.
 
         Args:
@@ -592,16 +599,19 @@ class MirrorClient:
         >>> client.list_device_requests()
         []
         """
+        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
         after: str | None = None
         while True:
-            page = self._send(_operations.list_waiting_requests(device_id, after=after))
+            page = self._send(_operations.list_waiting_requests(asked, after=after))
             waiting += page.data
             after = _operations.next_requests_after(page)
             if after is None:
                 return waiting
 
-    def resume_request(self, async_id: str, device_id: str, path: str, *, method: Method = "GET") -> DeviceRequest:
+    def resume_request(
+        self, async_id: str, device_id: DeviceLike, path: str, *, method: Method = "GET"
+    ) -> DeviceRequest:
         """Take up a request again by its async-id, also in another process than the one that made it.
 
         Its answer is looked for in all that is kept of the notification log, a day as a rule, and then waited for.
@@ -621,7 +631,7 @@ class MirrorClient:
         pump = AnswerPump(LogReader(self._send, after=0), Inbox())
         return DeviceRequest(
             async_id=async_id,
-            device_id=device_id,
+            device_id=self._run(id_of(self._names, device_id, anew=True)),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -632,7 +642,7 @@ class MirrorClient:
 
     def read_value(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         *,
         accept: str | None = None,
@@ -652,7 +662,7 @@ class MirrorClient:
 
     def write_value(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         value: object,
         *,
@@ -680,7 +690,7 @@ class MirrorClient:
 
     def execute(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         argument: str | None = None,
         *,
@@ -696,7 +706,7 @@ class MirrorClient:
         wait_seconds = optional_seconds("timeout", timeout)
         self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(wait_seconds)
 
-    def plan(self, wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> Plan:
+    def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> Plan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
 
         ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
@@ -716,7 +726,11 @@ class MirrorClient:
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
         <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
         """
-        return self._plan_of(with_pandas("mirror_sdk.plan.wanted").read_wanted(wanted))
+        from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
+
+        wants = read_wanted(wanted)
+        found = self._run(look_up(self._names, names_in(wants)))
+        return self._plan_of(with_ids(wants, found.ids))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -734,19 +748,20 @@ class MirrorClient:
         >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
         ['success']
         """
-        planning = with_pandas("mirror_sdk.plan.plan")
-        made: Plan = planning.Plan(
-            with_pandas("mirror_sdk.plan.saved").load(path, self.base_url),
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.saved import load
+
+        return Plan(
+            load(path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
             make_plan=self._plan_of,
         )
-        return made
 
     # Subscriptions
 
-    def subscribe(self, device_id: str, path: str) -> None:
+    def subscribe(self, device_id: DeviceLike, path: str) -> None:
         """Subscribe one resource; lost when the device makes a full registration.
 
         Raises:
@@ -756,25 +771,25 @@ class MirrorClient:
 
         >>> client.subscribe(station, "/3303/0/5700")
         """
-        self._send(_operations.put_subscription(device_id, path))
+        self._about(device_id, partial(_operations.put_subscription, path=path), anew=True)
 
-    def unsubscribe(self, device_id: str, path: str) -> None:
+    def unsubscribe(self, device_id: DeviceLike, path: str) -> None:
         """End the subscription of one resource. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
         """
-        self._send(_operations.delete_subscription(device_id, path))
+        self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True)
 
-    def is_subscribed(self, device_id: str, path: str) -> bool:
+    def is_subscribed(self, device_id: DeviceLike, path: str) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
 
         >>> client.is_subscribed(station, "/3303/0/5700")
         False
         """
-        return self._send(_operations.get_subscription(device_id, path))
+        return self._about(device_id, partial(_operations.get_subscription, path=path), anew=True)
 
-    def subscription_state(self, device_id: str, path: str) -> SubscriptionState:
+    def subscription_state(self, device_id: DeviceLike, path: str) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
         A service that does not tell whether the device accepted leaves it at ``ASKED``.
@@ -784,23 +799,23 @@ class MirrorClient:
         >>> client.subscription_state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
-        return self._send(_operations.get_subscription_state(device_id, path))
+        return self._about(device_id, partial(_operations.get_subscription_state, path=path), anew=True)
 
-    def list_subscriptions(self, device_id: str) -> list[str]:
+    def list_subscriptions(self, device_id: DeviceLike) -> list[str]:
         """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
 
         >>> client.list_subscriptions(station)
         []
         """
-        return self._send(_operations.list_subscriptions(device_id))
+        return self._about(device_id, _operations.list_subscriptions, anew=True)
 
-    def delete_subscriptions(self, device_id: str) -> None:
+    def delete_subscriptions(self, device_id: DeviceLike) -> None:
         """End all subscriptions this application has of a device. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.delete_subscriptions(station)
         """
-        self._send(_operations.delete_subscriptions(device_id))
+        self._about(device_id, _operations.delete_subscriptions, anew=True)
 
     def get_presubscriptions(self) -> list[PresubscriptionRule]:
         """The presubscription rules of this application, in their order. Source: wire.md 3.
@@ -905,7 +920,7 @@ class MirrorClient:
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
-        device_ids: Collection[str] | None = None,
+        device_ids: Collection[DeviceLike] | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
 
@@ -926,7 +941,8 @@ class MirrorClient:
         """
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, device_ids))
+        wanted = None if device_ids is None else frozenset(self._ids_of_all(device_ids, "device_ids"))
+        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, wanted))
         self._watches.add(watch)
         return watch
 
@@ -934,7 +950,7 @@ class MirrorClient:
         self,
         path: str | PathLike[str],
         *,
-        devices: Iterable[str | Device] | None = None,
+        devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
@@ -969,9 +985,10 @@ class MirrorClient:
         >>> recorder.audit().complete
         True
         """
-        recording = with_pandas("mirror_sdk.recording.recorder")
-        chosen = None if devices is None else device_ids(devices)
-        tape = recording.Tape(
+        from mirror_sdk.recording.recorder import Recorder, Tape
+
+        chosen = None if devices is None else self._ids_of_all(devices)
+        tape = Tape(
             path,
             server=self.base_url,
             key=self._key_mark,
@@ -980,7 +997,7 @@ class MirrorClient:
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
         )
-        recorder: Recorder = recording.Recorder(
+        recorder = Recorder(
             tape,
             lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
             lambda: self.state_frame(chosen, paths=paths),
@@ -1046,6 +1063,27 @@ class MirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return self._callbacks.reader()
 
+    def _about(self, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool = False) -> T:
+        return self._run(send_about(self._names, device, operation, anew=anew))
+
+    def _ids_of_all(self, devices: Iterable[DeviceLike], argument: str = "devices") -> list[str]:
+        return self._run(ids_of(self._names, devices, argument))
+
+    def _run(self, steps: Steps[T]) -> T:
+        """Send what has to be asked one after another, and give what comes of it."""
+        try:
+            operation = next(steps)
+            while True:
+                try:
+                    answer = self._send(operation)
+                except MirrorError as error:
+                    operation = steps.throw(error)
+                else:
+                    operation = steps.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
     def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
         return request.frame(*self._take_tables(request))
 
@@ -1056,18 +1094,19 @@ class MirrorClient:
 
     def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
-        reading = with_pandas("mirror_sdk.snapshot.reading")
+        from mirror_sdk.snapshot import reading
+
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken: Taken = self._sender.receive(request.operation(form), read)
+                taken = self._sender.receive(request.operation(form), read)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    self.get_directory_device(device_id)
+                    self._send(_operations.get_directory_device(device_id))
                 return taken
         return self._take_one_by_one(request, reading.OneByOne(request, keep))
 
@@ -1081,10 +1120,13 @@ class MirrorClient:
                 bar.update(len(some))
         return parts.taken()
 
+    def _get_object(self, device_id: str) -> DeviceObject:
+        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id)))
+
     def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
             objects = []
-            for found in pool.map(self.get_device, chosen):
+            for found in pool.map(self._get_object, chosen):
                 objects.append(found)
                 bar.update(1)
             return objects
@@ -1096,15 +1138,15 @@ class MirrorClient:
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
     def _plan_of(self, wants: Sequence[Want]) -> Plan:
-        checks, planning = with_pandas("mirror_sdk.plan.checks"), with_pandas("mirror_sdk.plan.plan")
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.wanted import device_chunks
+
         known = {}
-        for chunk in with_pandas("mirror_sdk.plan.wanted").device_chunks(wants):
+        for chunk in device_chunks(wants):
             for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = checks.KnownDevice(device, self.get_device(device.id))
-        made: Plan = planning.Plan(
-            checks.check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of
-        )
-        return made
+                known[device.id] = KnownDevice(device, self._get_object(device.id))
+        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None
@@ -1142,7 +1184,7 @@ class MirrorClient:
     def _begin(
         self,
         method: Method,
-        device_id: str,
+        device: DeviceLike,
         path: str,
         *,
         expiry_seconds: int | None,
@@ -1154,9 +1196,9 @@ class MirrorClient:
     ) -> DeviceRequest:
         pump = pump or self._pump
         identity = uuid.uuid4().hex if async_id is None else async_id
-        operation = _operations.place_device_request(
-            device_id,
-            identity,
+        operation = partial(
+            _operations.place_device_request,
+            async_id=identity,
             method=method,
             path=path,
             payload=payload,
@@ -1164,9 +1206,11 @@ class MirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        issued_at = utc_now()
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
+        device_id = self._run(id_of(self._names, device, anew=True))
+        issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = pump.expect(identity)
-        self._send(operation)
+        accepted = self._run(send_to(device, operation(device_id)))
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -1174,9 +1218,11 @@ class MirrorClient:
             method=method,
             issued_at=issued_at,
             expiry_seconds=expiry_seconds,
-            accepted_at=utc_now(),
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, content_type, path),
             _expectation=expectation,
+            _begun_seconds=begun_seconds,
             _pump=pump,
         )
 

@@ -5,6 +5,7 @@ Nothing in here waits, locks or does I/O.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,14 +76,18 @@ def _read_entry(key: str, content: object) -> EntryBody:
 
 
 class Expectation:
-    """The place where the answer to one device request arrives; ``answer`` is ``None`` until then."""
+    """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
 
-    __slots__ = ("__weakref__", "answer", "async_id", "received_at")
+    ``received_seconds`` is when, by a clock that never jumps, and ``received_at`` by the clock on the wall here.
+    """
+
+    __slots__ = ("__weakref__", "answer", "async_id", "received_at", "received_seconds")
 
     def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
         self.async_id = async_id
         self.answer = answer
         self.received_at: datetime | None = None
+        self.received_seconds: float | None = None
 
 
 class Inbox:
@@ -97,8 +102,14 @@ class Inbox:
         unreadable: How many entries could not be read; the newest stand in ``newest_unreadable``.
     """
 
-    def __init__(self, keep: int = UNCLAIMED_KEPT, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        keep: int = UNCLAIMED_KEPT,
+        now: Callable[[], datetime] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keep = keep
+        self._clock = clock
         self._now = now or partial(datetime.now, UTC)
         # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
         self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
@@ -147,6 +158,7 @@ class Inbox:
         elif expectation.answer is None:
             expectation.answer = answer
             expectation.received_at = self._now()
+            expectation.received_seconds = self._clock()
         else:
             self.duplicates += 1
 

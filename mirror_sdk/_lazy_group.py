@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, modules: Mapping[str, Mapping[str, str]], **options: Any) -> None:
         places = {name: module for module, summaries in modules.items() for name in summaries}
         super().__init__(*args, **options)
-        self.commands = _Commands(places)
+        self.commands: dict[str, click.Command] = _Commands(places)
         self._listed = click.Group(
             commands={
                 name: click.Command(name, help=summary)

@@ -25,7 +25,7 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
 from mirror_sdk.wire.subscriptions import (
@@ -39,6 +39,7 @@ M = TypeVar("M")
 
 _NOT_FOUND = frozenset({404})
 _RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,19 @@ class Poll:
     cursor: int
     message: Mapping[str, Any]
     gap: Gap | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the service tells of a device request it took, by its own clock; ``None`` where it does not tell.
+
+    Attributes:
+        at: When it took the request; of a repeated async-id the first time.
+        expires_at: Until when the request may wait for the device.
+    """
+
+    at: datetime | None
+    expires_at: datetime | None
 
 
 # Devices
@@ -182,7 +196,7 @@ def place_device_request(
     content_type: str | None = None,
     accept: str | None = None,
     expiry_seconds: int | None = None,
-) -> Operation[None]:
+) -> Operation[Accepted]:
     """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
 
     Raises:
@@ -202,7 +216,7 @@ def place_device_request(
     return Operation(
         "POST",
         of_device(routes.DEVICE_REQUESTS, device_id),
-        nothing,
+        _read_accepted,
         params={"async-id": async_id},
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
@@ -395,6 +409,20 @@ def _read_subscription(answer: Answer) -> SubscriptionState:
 
 def _read_uri_list(answer: Answer) -> list[str]:
     return [] if answer.status_code == 404 else answer.content.decode().split()
+
+
+def _read_accepted(answer: Answer) -> Accepted:
+    return Accepted(
+        at=_read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
+        expires_at=_read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
+    )
+
+
+def _read_instant(header: str | None) -> datetime | None:
+    try:
+        return _INSTANT.validate_python(header)
+    except ValidationError:  # a service that does not tell; the request is placed in any case
+        return None
 
 
 def _read_poll(answer: Answer) -> Poll:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
+import httpx
+
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
-from mirror_sdk._httpx import httpx
 from mirror_sdk._reports import Contact
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout

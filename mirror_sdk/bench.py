@@ -9,11 +9,13 @@ Source: wire.md 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from mirror_sdk import _bench_operations
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._exchange import Operation
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
 
@@ -54,7 +56,7 @@ class Bench:
             endpoint_name: Its endpoint name.
             resources: Resources, or mappings such as
                 ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``; other flags are
-                ``auto_observable``, ``writable`` and ``executable``.
+                ``auto_observable``, ``writable`` and ``executable``; what is executable has no value to observe.
             endpoint_type: Its endpoint type.
             queue_mode: Whether it sleeps between contacts.
 
@@ -75,14 +77,14 @@ class Bench:
         }
         return self._send(_bench_operations.add_bench_device(given))
 
-    def set_online(self, device_id: str, online: bool) -> None:
+    def set_online(self, device_id: DeviceLike, online: bool) -> None:
         """Connect a device, which makes contact at once, or cut it off.
 
         >>> bench.set_online(light, False)
         """
-        self._send(_bench_operations.patch_bench_device(device_id, {"online": online}))
+        self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"online": online}))
 
-    def set_answer(self, device_id: str, answer: AnswerMode) -> None:
+    def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
         """How a device answers commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
@@ -92,9 +94,9 @@ class Bench:
         >>> client.begin_write(light, "/3311/0/5850", True).exception().category
         'REJECTED'
         """
-        self._send(_bench_operations.patch_bench_device(device_id, {"answer": answer}))
+        self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"answer": answer}))
 
-    def set_latency_seconds(self, device_id: str, latency_seconds: float) -> None:
+    def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
         """How long a device takes to answer, 0 to 3600.
 
         Raises:
@@ -102,11 +104,13 @@ class Bench:
 
         >>> bench.set_latency_seconds(light, 1.5)
         """
-        self._send(_bench_operations.patch_bench_device(device_id, {"latency_seconds": latency_seconds}))
+        self._tell(
+            device_id, lambda found: _bench_operations.patch_bench_device(found, {"latency_seconds": latency_seconds})
+        )
 
     def set_value(
         self,
-        device_id: str,
+        device_id: DeviceLike,
         path: str,
         value: object,
         *,
@@ -124,10 +128,11 @@ class Bench:
             observable: Whether it can be observed; a flag that is not given stays as it is.
             auto_observable: Whether the device tells of changes without a subscription.
             writable: Whether it can be written.
-            executable: Whether it can be executed.
+            executable: Whether it can be executed; then it has no value to observe.
 
         Raises:
             ValueRefused: The value does not go with what is declared for the path.
+            BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
         >>> bench.set_value(station, "/3303/0/5700", 22.5)
         >>> client.read_value(station, "/3303/0/5700")
@@ -140,37 +145,40 @@ class Bench:
             "writable": writable,
             "executable": executable,
         }
-        self._send(_bench_operations.put_bench_resource(device_id, path, given))
+        self._tell(device_id, lambda found: _bench_operations.put_bench_resource(found, path, given))
 
-    def remove_resource(self, device_id: str, path: str) -> None:
+    def remove_resource(self, device_id: DeviceLike, path: str) -> None:
         """A device removes a resource; the mirror keeps it (specification 2.1).
 
         >>> bench.remove_resource(light, "/3311/0/5851")
         """
-        self._send(_bench_operations.delete_bench_resource(device_id, path))
+        self._tell(device_id, lambda found: _bench_operations.delete_bench_resource(found, path))
 
-    def register(self, device_id: str) -> None:
+    def register(self, device_id: DeviceLike) -> None:
         """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
 
         >>> bench.register(light)
         """
-        self._send(_bench_operations.bench_registration(device_id, "POST"))
+        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "POST"))
 
-    def update_registration(self, device_id: str) -> None:
+    def update_registration(self, device_id: DeviceLike) -> None:
         """A device updates its registration, with new resources if it got some.
 
         >>> bench.update_registration(light)
         """
-        self._send(_bench_operations.bench_registration(device_id, "PUT"))
+        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "PUT"))
 
-    def deregister(self, device_id: str) -> None:
+    def deregister(self, device_id: DeviceLike) -> None:
         """A device leaves.
 
         >>> bench.deregister(light)
         >>> client.get_directory_device(light).state
         'deregistered'
         """
-        self._send(_bench_operations.bench_registration(device_id, "DELETE"))
+        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "DELETE"))
+
+    def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
+        self._client._run(_bench_operations.tell_bench(device, operation))
 
     def get_clock(self) -> datetime:
         """The service's present, in UTC.

@@ -76,7 +76,7 @@ def read_base_url(address: object) -> str:
     """
     if not isinstance(address, str):
         raise ConfigError(f"base_url must be a text, not {address!r}; write it like {_EXAMPLE}")
-    from mirror_sdk._httpx import httpx  # noqa: PLC0415 - takes long to load, and is needed with a client only
+    import httpx  # takes long to load, and is needed with a client only
 
     text = address.strip()
     try:
@@ -117,7 +117,7 @@ def read_max_snapshot_bytes(given: object) -> int:
 
 def is_loopback(base_url: str) -> bool:
     """Whether an address leads to this machine."""
-    from mirror_sdk._httpx import httpx  # noqa: PLC0415 - as above
+    import httpx  # as above
 
     return _is_loopback(httpx.URL(base_url).host)
 

@@ -25,7 +25,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dask
 import dask.dataframe as dd
@@ -164,8 +164,12 @@ class _MirrorPart:
         settings = self.settings or Settings.load(self.request.server)
         request = replace(self.request, filters=_operations.in_range(self.request.filters, *bounds))
         key = settings.api_key.get_secret_value()
-        limits: dict[str, Any] = {"timeout": self.timeout_seconds, "max_snapshot_bytes": self.max_snapshot_bytes}
-        with MirrorClient(settings.base_url, key, **limits) as client, without_progress():
+        with (
+            MirrorClient(
+                settings.base_url, key, timeout=self.timeout_seconds, max_snapshot_bytes=self.max_snapshot_bytes
+            ) as client,
+            without_progress(),
+        ):
             frame = client._frame_of(request)
         return frame if columns is None else frame[list(columns)]
 

@@ -58,7 +58,7 @@ class DemoServer:
             start_new_session=True,
         )
         try:
-            self.environment = self._read_environment()
+            self.environment: dict[str, str] = self._read_environment()
             self._wait_until_ready()
         except BaseException:
             self.close()

@@ -5,13 +5,13 @@ Source: specification 1.3, 2.1, 2.2 and E1; wire.md 1 and 6.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, overload
 
+from mirror_sdk._arguments import closest
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import UnknownResource
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
@@ -170,7 +170,7 @@ class DeviceObject(_Unread):
         try:
             return self.resources[path]
         except KeyError:
-            close = _closest(str(path), self.resources)
+            close = closest(str(path), self.resources)
             raise UnknownResource(f"{self.device_id} has no resource {path!r}; {close}") from None
 
     def __contains__(self, path: object) -> bool:
@@ -191,7 +191,7 @@ class DeviceObject(_Unread):
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
         """
-        from mirror_sdk.frames import state_frame  # noqa: PLC0415 - pandas is an extra, a device object is not
+        from mirror_sdk.frames import state_frame
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
 
@@ -269,7 +269,7 @@ class DeviceList(Sequence[Device]):
             ids = ", ".join(device.id for device in found)
             raise KeyError(f"{len(found)} devices have the endpoint name {name!r}; choose one by its id: {ids}")
         names = [device.endpoint_name for device in self._devices]
-        raise KeyError(f"no device has the endpoint name {name!r}; {_closest(name, names)}")
+        raise KeyError(f"no device has the endpoint name {name!r}; {closest(name, names)}")
 
     def to_frame(self) -> pd.DataFrame:
         """The directory as a table, one row per device; see ``directory_frame``.
@@ -277,7 +277,7 @@ class DeviceList(Sequence[Device]):
         >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
-        from mirror_sdk.frames import directory_frame  # noqa: PLC0415 - pandas is an extra, a device list is not
+        from mirror_sdk.frames import directory_frame
 
         return directory_frame(self)
 
@@ -356,12 +356,6 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
 
 def _is_pending(resource: Resource) -> bool:
     return resource.desired is not None and resource.desired.status is DesiredStatus.PENDING
-
-
-def _closest(wanted: str, known: Iterable[str]) -> str:
-    every = list(known)
-    close = difflib.get_close_matches(wanted, every, n=3, cutoff=0.4)
-    return f"close to it: {', '.join(close)}" if close else f"none of the {len(every)} known ones is close to it"
 
 
 # Only theme variables and transparency: the cards are read on light and on dark pages.

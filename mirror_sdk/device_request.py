@@ -6,7 +6,7 @@ Source: specification E2 and 6; wire.md 2 and 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
@@ -29,9 +29,11 @@ class PlacedRequest:
         device_id: The device that is asked.
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
-        issued_at: When this client began it.
+        issued_at: When this client began it, by the clock here, which may not be the service's.
         expiry_seconds: For how long it may wait for the device; ``None`` leaves that to the service.
-        accepted_at: When the service had accepted it; ``None`` for one that was taken up again.
+        accepted_at: When the service accepted it, by the service's clock, and the first time where it was placed under
+            this async-id before. ``None`` for one that was taken up again, and where the service does not tell.
+        expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
         asked: The value it is to write; ``None`` where it writes none.
     """
 
@@ -42,8 +44,10 @@ class PlacedRequest:
     issued_at: datetime
     expiry_seconds: int | None
     accepted_at: datetime | None = None
+    expires_at: datetime | None = None
     asked: Value | None = None
     _expectation: Expectation
+    _begun_seconds: float | None = None
 
     @property
     def answer(self) -> AsyncResponse | None:
@@ -52,8 +56,27 @@ class PlacedRequest:
 
     @property
     def received_at(self) -> datetime | None:
-        """When this client received the answer; ``None`` before."""
+        """When this client received the answer, by the clock here; ``None`` before."""
         return self._expectation.received_at
+
+    @property
+    def latency(self) -> timedelta | None:
+        """How long it took from its begin until its answer was received, both here.
+
+        It is measured by this machine's monotonic clock, so that no clock that is wrong, set or simulated spoils it. A
+        look that comes late makes it longer. ``None`` before the answer, and for one that was taken up again.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result(timeout=10).python
+        21.5
+        >>> request.latency < timedelta(seconds=10)
+        True
+        """
+        received_seconds = self._expectation.received_seconds
+        if received_seconds is None or self._begun_seconds is None:
+            return None
+        # An answer that was here already belongs to an earlier request under the same async-id.
+        return timedelta(seconds=max(0.0, received_seconds - self._begun_seconds))
 
     @property
     def default_timeout_seconds(self) -> float:
@@ -99,7 +122,7 @@ class UnplacedRequest:
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
         asked: The value it is to write; ``None`` where it writes none.
-        issued_at: When this client tried to place it; ``None`` when it did not try.
+        issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
         refusal: Why the service did not take it.
         is_unknown: Whether it was tried without learning what became of it.
     """

@@ -6,6 +6,7 @@ Exceptions::
       x ConfigError
       x ClientClosed
       x UnknownResource
+      x AmbiguousName
       x RecordingDamaged
       x ValueRefused
       x ConnectionFailed
@@ -15,7 +16,8 @@ Exceptions::
         x BadRequest
         x AuthenticationError
         x AccessDenied
-        x NotFound
+        + NotFound
+          x UnknownDevice
         x Conflict
         x ChannelGone
         x LimitExceeded
@@ -63,6 +65,10 @@ class UnknownResource(MirrorError, KeyError):
     def __str__(self) -> str:
         # A KeyError would show its message in quotes.
         return str(self.args[0])
+
+
+class AmbiguousName(MirrorError, ValueError):
+    """Several devices have this endpoint name; the message lists their ids, of which one is to be given."""
 
 
 class RecordingDamaged(MirrorError):
@@ -129,6 +135,10 @@ class NotFound(APIError):
     """404: there is no such device, or nothing of this kind."""
 
 
+class UnknownDevice(NotFound):
+    """No device has this id or endpoint name; the message lists close names."""
+
+
 class Conflict(APIError):
     """409: it contradicts something that is there already, such as another request with the same async-id."""
 
@@ -164,7 +174,7 @@ class DeviceRequestFailed(MirrorError):
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
-        self.hint = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
+        self.hint: str = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
 
     def __str__(self) -> str:
         return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"

@@ -41,7 +41,7 @@ class Event:
 
     Attributes:
         kind: What it tells.
-        received_at: When this client received it.
+        received_at: When this client received it, by the clock here; no other instant of an event is of that clock.
         seq: Number of the last entry of the message it came in: the position to go on from once all events with this
             number were seen. For a gap, the last number that is missing.
         first_seq: For a gap, the first number that is missing.
@@ -151,7 +151,7 @@ def _of_notification(body: Notification, seq: int | None, received_at: datetime)
         device_id=body.ep,
         path=body.path,
         value=decode(body.payload, body.ct, body.path),
-        changed_at=_instant(body.timestamp),
+        changed_at=instant_of(body.timestamp),
         uid=body.uid,
         content=body,
     )
@@ -163,7 +163,7 @@ def _of_async_response(body: AsyncResponse, seq: int | None, received_at: dateti
         received_at=received_at,
         seq=seq,
         value=decode(body.payload, body.ct, path="") if body.payload else None,
-        changed_at=_instant(body.timestamp),
+        changed_at=instant_of(body.timestamp),
         async_id=body.id,
         status=body.status,
         category=body.error,
@@ -178,13 +178,14 @@ def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, 
         received_at=received_at,
         seq=seq,
         device_id=body.ep,
-        changed_at=_instant(body.timestamp),
+        changed_at=instant_of(body.timestamp),
         uid=body.uid,
         content=body,
     )
 
 
-def _instant(milliseconds: int | None) -> datetime | None:
+def instant_of(milliseconds: int | None) -> datetime | None:
+    """The instant a ``timestamp`` of the wire tells; ``None`` where it tells none. Source: wire.md 5."""
     if milliseconds is None:
         return None
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Protocol
 
 _switch: bool | None = None
 _is_told_elsewhere: ContextVar[bool] = ContextVar("is_told_elsewhere", default=False)
@@ -28,20 +28,28 @@ def without_progress() -> Iterator[None]:
         _is_told_elsewhere.reset(token)
 
 
+class ProgressBar(Protocol):
+    """What is told how far it is."""
+
+    def update(self, steps: int = 1, /) -> object:
+        """So many steps more are done."""
+
+
 class _NoBar:
     """In the place of a bar that nobody looks at."""
 
-    def update(self, steps: float = 1) -> None:
+    def update(self, steps: int = 1, /) -> None:
         """Take note of steps."""
 
 
-def progress_bar(total: int, label: str) -> Any:
+def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
     """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
     if not _is_shown():
         return nullcontext(_NoBar())
-    from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and slow to import
+    from tqdm.auto import tqdm  # an extra, and slow to import
 
-    return tqdm(total=total, desc=label, leave=False)
+    bar: AbstractContextManager[ProgressBar] = tqdm(total=total, desc=label, leave=False)
+    return bar
 
 
 def _is_shown() -> bool:

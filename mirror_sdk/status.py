@@ -16,7 +16,7 @@ class ClientStatus:
     Attributes:
         base_url: Address of the service.
         channel: Which channel brings notifications.
-        last_answer_at: When the service last answered anything, a refusal included.
+        last_answer_at: When the service last answered anything, a refusal included, by the clock here.
         failures: How many requests in a row had no answer.
         last_failure: Why the last request or poll failed; ``None`` when it did not.
         retry_in_seconds: How long the next poll is put off, because the last one failed.

@@ -78,9 +78,9 @@ class CallbackInbox:
 
     def __init__(self) -> None:
         self.url: str | None = None
-        self.headers = {TOKEN_HEADER: secrets.token_urlsafe(24)}
-        self.duplicates = 0
-        self.refused = 0
+        self.headers: dict[str, str] = {TOKEN_HEADER: secrets.token_urlsafe(24)}
+        self.duplicates: int = 0
+        self.refused: int = 0
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._last = 0
         self._uids: OrderedDict[str, None] = OrderedDict()
@@ -169,7 +169,7 @@ class CallbackReader:
 
     last_failure: MirrorError | None = None
     is_placed = True
-    pause_seconds = 0.0
+    pause_seconds: float = 0.0
 
     def __init__(self, inbox: CallbackInbox) -> None:
         self._inbox = inbox
@@ -196,7 +196,7 @@ class AsyncCallbackReader:
 
     last_failure: MirrorError | None = None
     is_placed = True
-    pause_seconds = 0.0
+    pause_seconds: float = 0.0
 
     def __init__(self, inbox: CallbackInbox) -> None:
         self._inbox = inbox

@@ -15,7 +15,6 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk._tables import with_pandas
 from mirror_sdk.cli.arguments import device_id, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
@@ -58,7 +57,8 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
     if undo_file is not None and undo_file.exists():
         # It may be the way back from the time before.
         raise click.BadParameter(f"{undo_file} is there already; name a file that is not", param_hint="--undo")
-    tables = with_pandas("mirror_sdk._table_rows")
+    from mirror_sdk import _table_rows as tables
+
     with MirrorClient.from_env() as client:
         made = client.plan(_wanted_values(client, file))
         frame = made.frame
@@ -96,10 +96,12 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check
     """  # noqa: D301 - click wants the character, not its escape
+    from mirror_sdk import _table_rows as tables
+    from mirror_sdk.frames import mirror
+
     with MirrorClient.from_env() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = state.mirror.drift(tolerance=tolerance, unconfirmed=unconfirmed)
-    tables = with_pandas("mirror_sdk._table_rows")
+    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)
@@ -142,15 +144,19 @@ def snapshot(
         raise click.BadParameter(
             f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
         )
-    selection: dict[str, Any] = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
+    wanted = list(paths) or None
     with MirrorClient.from_env(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
-            written = client.snapshot_dataset(file, overwrite=overwrite, **selection)
+            written = client.snapshot_dataset(
+                file, paths=wanted, state=state, endpoint_type=endpoint_type, overwrite=overwrite
+            )
             _tell_written(written.rows, written.device_count, file)
             return
-        frame = client.snapshot(**selection)
+        frame = client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type)
     if file.suffix == ".csv":
-        with_pandas("mirror_sdk._table_rows").write_csv(frame, file)
+        from mirror_sdk._table_rows import write_csv
+
+        write_csv(frame, file)
     else:
         frame.to_parquet(file)
     _tell_written(len(frame), frame.attrs["mirror"]["devices"], file)

@@ -60,8 +60,8 @@ class _Commands(LazyGroup):
 def _told(error: Exception) -> click.ClickException | None:
     """The error in one line; ``None`` for one that nobody expects."""
     # After a command, which has loaded them: the help of the group needs neither.
-    from mirror_sdk.demo import DemoError  # noqa: PLC0415
-    from mirror_sdk.errors import MirrorError, WaitTimeout  # noqa: PLC0415
+    from mirror_sdk.demo import DemoError
+    from mirror_sdk.errors import MirrorError, WaitTimeout
 
     if isinstance(error, WaitTimeout):
         return _NoAnswer(str(error))

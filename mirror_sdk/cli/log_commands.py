@@ -14,7 +14,6 @@ import click
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show_line
-from mirror_sdk._tables import with_pandas
 from mirror_sdk.cli.arguments import DeviceName, device_id, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.events import Event
@@ -77,7 +76,9 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
                 signal.signal(signal.SIGTERM, stop)
                 _wait_for_the_end(recorder, seconds)
     try:
-        audit = with_pandas("mirror_sdk.recording").Recording(folder).audit()
+        from mirror_sdk.recording import Recording
+
+        audit = Recording(folder).audit()
     except FileNotFoundError as error:
         raise click.BadParameter(str(error), param_hint="FOLDER") from error
     click.echo(str(audit))
@@ -111,7 +112,8 @@ def _is_wanted(event: Event, only: str | None, patterns: Sequence[str]) -> bool:
 
 def _event_row(event: Event) -> Row:
     return {
-        "at": event.changed_at or event.received_at,
+        # Of a loss nobody knows when; the clock here would not be the one of the other lines.
+        "at": event.changed_at,
         "event": event.kind.value,
         "device_id": event.device_id,
         "path": event.path,

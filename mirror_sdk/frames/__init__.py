@@ -3,9 +3,11 @@
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. What a table is based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files. With
 this module imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`.
+Type checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 """
 
-from mirror_sdk.frames.accessor import MirrorAccessor
+import mirror_sdk._pandas  # noqa: F401
+from mirror_sdk.frames.accessor import MirrorAccessor, mirror
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
@@ -37,6 +39,7 @@ __all__ = [
     "events_frame",
     "from_arrow",
     "in_zone",
+    "mirror",
     "read_parquet",
     "request_status",
     "requests_frame",

@@ -1,4 +1,4 @@
-"""``frame.mirror``: what can be asked of a table of this package."""
+"""``frame.mirror``, or ``mirror(frame)``: what can be asked of a table of this package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import in_zone, moment
+from mirror_sdk.frames.columns import in_zone, present
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.state import value_column, wide
 
@@ -142,7 +142,7 @@ class MirrorAccessor:
 
         Args:
             age: How old a value may be.
-            now: From which moment on it is counted back; the moment of the table by default.
+            now: From which moment on it is counted back, by the mirror's clock; the moment of the table by default.
 
         Raises:
             ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
@@ -152,7 +152,7 @@ class MirrorAccessor:
         """
         self._need("reported_at")
         limit = _span(age)
-        instant = pd.Timestamp(moment("now", now)) if now is not None else self._taken_at()
+        instant = pd.Timestamp(present(self._frame, now) or "NaT")
         reported_at = self._frame["reported_at"]
         return self._frame[reported_at.isna() | (reported_at < instant - limit)]
 
@@ -173,7 +173,7 @@ class MirrorAccessor:
         'changed at (UTC)'
         """
         try:
-            import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
+            import matplotlib.pyplot as plt  # an extra, and slow to import
         except ImportError as exc:
             raise ImportError('plots need matplotlib: pip install "device-state-mirror[notebook]"') from exc
         self._need("device_id", "path", "value_num", "changed_at")
@@ -212,12 +212,6 @@ class MirrorAccessor:
         table = last.pivot(index="changed_at", columns=["device_id", "path"], values="value")
         return table.sort_index()
 
-    def _taken_at(self) -> pd.Timestamp:
-        taken_at = self._frame.attrs.get("mirror", {}).get("taken_at")
-        if taken_at is None:
-            raise ValueRefused("the table does not say when it was taken; give now=, such as datetime.now(UTC)")
-        return pd.Timestamp(taken_at)
-
     def _of(self, prefix: Literal["value", "asked"]) -> Literal["value", "asked"]:
         self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))
         return prefix
@@ -226,6 +220,16 @@ class MirrorAccessor:
         missing = [name for name in names if name not in self._frame]
         if missing:
             raise ValueRefused(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
+
+
+def mirror(frame: pd.DataFrame) -> MirrorAccessor:
+    """``frame.mirror``, in a way that type checkers and editors know: to them ``frame.mirror`` is a column.
+
+    >>> from mirror_sdk.frames import mirror
+    >>> mirror(client.state_frame([station])).labels.tolist()
+    ['Temperature · Sensor Value']
+    """
+    return MirrorAccessor(frame)
 
 
 def _span(age: str | pd.Timedelta) -> pd.Timedelta:

@@ -158,6 +158,27 @@ def moment(name: str, instant: object) -> str:
     return write_timestamp(instant)
 
 
+_LOST = (
+    "the table does not say when it was taken: pandas drops attrs when it merges, joins or groups. Keep them, with"
+    " merged.attrs = frame.attrs, or give now= by the mirror's clock, not by the one here, such as"
+    ' now=pd.Timestamp(frame.attrs["mirror"]["taken_at"]) or now=client.get_device(device_id).created_at'
+)
+
+
+def present(frame: pd.DataFrame, now: datetime | None) -> str | None:
+    """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
+
+    Raises:
+        ValueRefused: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
+    """
+    if now is not None:
+        return moment("now", now)
+    taken_at: str | None = frame.attrs.get("mirror", {}).get("taken_at")
+    if taken_at is None and len(frame):
+        raise ValueRefused(_LOST)
+    return taken_at
+
+
 def categories_of(field: pa.Field) -> list[str]:
     """The categories of a column whose categories are fixed; none of any other."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")

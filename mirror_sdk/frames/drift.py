@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, moment, value_fields
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, present, value_fields
 from mirror_sdk.frames.state import REVISIONS
 from mirror_sdk.values import ValueKind
 
@@ -65,7 +65,7 @@ def drift_frame(
         state: A state table.
         tolerance: By how much numbers may differ; one for all, or by path, where a path that is not named has 0.
         relative: By which part of the desired number they may differ; what allows more of both counts.
-        now: To which moment ``age`` reaches; the moment of the state table by default.
+        now: To which moment ``age`` reaches, by the mirror's clock; the moment of the state table by default.
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
         unconfirmed: Whether a value that was reported before the device said yes to another one is a row too. A read or
             a subscription confirms it, or shows that the device did otherwise.
@@ -103,7 +103,8 @@ def drift_frame(
 
     Source: specification 2.2 and 3.1; wire.md 1.
     """
-    instant = _moment(state, now)
+    _check(state)
+    taken_at = present(state, now)
     asked = state[state["desired_status"].notna()]
     kinds = _kinds(asked, tolerance, relative)
     if not unconfirmed:
@@ -112,11 +113,11 @@ def drift_frame(
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
-    columns |= {"kind": kinds, "since": since, "age": instant - since}
+    columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
     about = state.attrs.get("mirror", {})
     based_on = {name: about[name] for name in ("devices", "complete", "server") if name in about}
-    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=moment("now", instant.to_pydatetime()), **based_on)
+    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=taken_at, **based_on)
 
 
 def _plain(value: Any) -> object:
@@ -128,16 +129,10 @@ def _plain(value: Any) -> object:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-def _moment(state: pd.DataFrame, now: datetime | None) -> pd.Timestamp:
+def _check(state: pd.DataFrame) -> None:
     missing = {"desired_status", "reported_at", "desired_at", "requested_at"} - set(state.columns)
     if missing:
         raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
-    if now is not None:
-        return pd.Timestamp(moment("now", now))
-    taken_at = state.attrs.get("mirror", {}).get("taken_at")
-    if taken_at is None:
-        raise ValueRefused("the table does not say when it was taken; give now=, such as datetime.now(UTC)")
-    return pd.Timestamp(taken_at)
 
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

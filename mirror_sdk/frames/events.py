@@ -71,16 +71,16 @@ def events_frame(
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean
         value_kind      category             what the value is: one of ``ValueKind``
-        changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it
-        received_at     datetime64[ms, UTC]  when the client received it
+        changed_at      datetime64[ms, UTC]  when the value changed, as the device tells it, or it happened
+        received_at     datetime64[ms, UTC]  when this client received it, by its own clock
         async_id        string               the device request an async response belongs to
         status          Int16                status of an async response
         category        category             why a device request failed
         value_raw       object               payload (bytes), with ``raw=True`` only
         ==============  ===================  ===========================================================
 
-        ``attrs["mirror"]`` holds ``taken_at``, when the last of them was received, ``devices``, how many they are
-        about, ``complete``, false when something was lost, and ``server``.
+        ``attrs["mirror"]`` holds ``taken_at``, the newest ``changed_at``, ``devices``, how many they are about,
+        ``complete``, false when something was lost, and ``server``.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -91,7 +91,7 @@ def events_frame(
     complete = all(event.kind is not EventKind.GAP for event in rows)
     schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
     columns = event_columns(rows)
-    taken_at = max((event.received_at for event in rows), default=None)
+    taken_at = max((event.changed_at for event in rows if event.changed_at is not None), default=None)
     about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
     return build(columns, schema, tz=tz, **about)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 
 import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import (
     CATEGORY,
     INSTANT,
@@ -52,8 +53,6 @@ REQUESTS_SCHEMA = pa.schema(
 )
 """The requests table."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def requests_frame(
     requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
@@ -75,13 +74,13 @@ def requests_frame(
         device_id       category             the device that was asked
         path            category             the resource path
         method          category             GET read, PUT write, POST execute
-        requested_at    datetime64[ms, UTC]  when this client began it
-        accepted_at     datetime64[ms, UTC]  when the service had accepted it
-        finished_at     datetime64[ms, UTC]  when it ended, by the service's clock
-        expires_at      datetime64[ms, UTC]  until when it may wait for the device, where this was said
+        requested_at    datetime64[ms, UTC]  when the service was asked for it, as in the state table
+        accepted_at     datetime64[ms, UTC]  when the service accepted it: the same instant
+        finished_at     datetime64[ms, UTC]  when it ended
+        expires_at      datetime64[ms, UTC]  until when it may wait for the device
         status          category             ordered: queued < pending < success < failure < unknown
         category        category             why it failed
-        latency         timedelta64[ms]      from ``requested_at`` to its end; see below
+        latency         timedelta64[ms]      from its begin here until its answer was received here
         asked_num       Float64              the number that was to be written
         asked_text      string               the text that was to be written
         asked_bool      boolean              the boolean that was to be written
@@ -90,11 +89,14 @@ def requests_frame(
         value_bool      boolean              the boolean that came back
         ==============  ===================  ===========================================================
 
-        ``latency`` goes to ``finished_at``, which the service's clock tells; where that clock and the one here are too
-        far apart for it, to when the answer was received here. A request that was taken up again has none.
+        All instants are told by the service, by its clock alone, so they may be compared with each other and with those
+        of the other tables. They are missing where it told none: of a request that it has not accepted, of one that was
+        taken up again, and all but ``finished_at`` of a service without this extension. ``latency`` is measured here,
+        by a clock that nobody sets; an answer that was looked for late has a longer one, and a request that was taken
+        up again has none.
 
-        ``attrs["mirror"]`` holds ``taken_at``, ``devices``, how many were asked, ``complete``, whether all requests
-        have ended, and ``server``.
+        ``attrs["mirror"]`` holds ``taken_at``, the newest of those instants, ``devices``, how many were asked,
+        ``complete``, whether all requests have ended, and ``server``.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -102,24 +104,26 @@ def requests_frame(
     Source: specification E2; wire.md 2 and 5.
     """
     rows = list(requests)
-    finished: list[object] = [_finished_at(request) for request in rows]
-    columns: dict[str, list[object]] = {
+    accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
+    finished = [_finished_at(request) for request in rows]
+    columns: dict[str, Sequence[object]] = {
         "async_id": [request.async_id for request in rows],
         "device_id": [request.device_id for request in rows],
         "path": [request.path for request in rows],
         "method": [request.method for request in rows],
-        "requested_at": [request.issued_at for request in rows],
-        "accepted_at": [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows],
+        "requested_at": accepted,
+        "accepted_at": accepted,
         "finished_at": finished,
-        "expires_at": [_expires_at(request) for request in rows],
+        "expires_at": [request.expires_at if isinstance(request, PlacedRequest) else None for request in rows],
         "status": [request_status(request).value for request in rows],
         "category": [_category(request) for request in rows],
-        "latency": [_latency(request) for request in rows],
+        "latency": [request.latency if isinstance(request, PlacedRequest) else None for request in rows],
     }
     columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
-    about = based_on(columns["device_id"], datetime.now(UTC), complete=complete, server=server)
+    taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
+    about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
     return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
 
 
@@ -146,25 +150,7 @@ def _category(request: PlacedRequest | UnplacedRequest) -> str | None:
 
 def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
     answer = _answer(request)
-    if answer is None or answer.timestamp is None:
-        return None
-    return _EPOCH + timedelta(milliseconds=answer.timestamp)
-
-
-def _latency(request: PlacedRequest | UnplacedRequest) -> timedelta | None:
-    finished_at = _finished_at(request)
-    if isinstance(request, UnplacedRequest) or request.accepted_at is None or finished_at is None:
-        return None
-    received_at = request.received_at
-    if received_at is None or request.issued_at <= finished_at <= received_at:
-        return finished_at - request.issued_at
-    return received_at - request.issued_at
-
-
-def _expires_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
-    if isinstance(request, UnplacedRequest) or request.expiry_seconds is None:
-        return None
-    return request.issued_at + timedelta(seconds=request.expiry_seconds)
+    return None if answer is None else instant_of(answer.timestamp)
 
 
 def _value(request: PlacedRequest | UnplacedRequest) -> Value:

@@ -138,7 +138,7 @@ def state_frame(
     *,
     paths: Sequence[str] | None = None,
     raw: bool = False,
-    taken_at: datetime,
+    taken_at: datetime | None,
     server: str = "",
     tz: str | None = None,
 ) -> pd.DataFrame:
@@ -148,7 +148,8 @@ def state_frame(
         devices: Device objects; each is read once and not kept.
         paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
         raw: Whether the payloads stand in ``reported_raw`` and ``desired_raw``.
-        taken_at: The instant the table shows, with its time zone.
+        taken_at: The instant the table shows, by the service's clock and with its time zone; ``None`` where no device
+            told it.
         server: Where the state was read from.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
@@ -195,7 +196,7 @@ def state_frame(
 
     Source: specification 2.2; wire.md 1.
     """
-    about: dict[str, object] = {"taken_at": moment("taken_at", taken_at)}
+    about: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
     table, device_count = state_table(devices, paths=checked_patterns(paths), raw=raw)
     return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 

@@ -61,8 +61,8 @@ def _content(source: str | Path) -> bytes | str:
 
 def _parse(content: bytes | str) -> Element:
     # Only now: every program has the object table, few read files into it.
-    from xml.etree.ElementTree import TreeBuilder  # noqa: PLC0415
-    from xml.parsers import expat  # noqa: PLC0415
+    from xml.etree.ElementTree import TreeBuilder
+    from xml.parsers import expat
 
     tree = TreeBuilder()
     # A text is decoded already, whatever encoding its first line names.

@@ -3,6 +3,7 @@
 ``client.plan(table)`` makes one. Needs pandas and pyarrow, the ``frames`` extra.
 """
 
+import mirror_sdk._pandas  # noqa: F401
 from mirror_sdk.plan.async_plan import AsyncPlan
 from mirror_sdk.plan.checks import Check, Decision
 from mirror_sdk.plan.plan import Plan

@@ -81,7 +81,9 @@ class Ledger:
     """
 
     def __init__(self, planned: Sequence[PlannedWrite]) -> None:
-        self.entries = [Entry(one) for one in planned if one.finding.decision is Decision.WRITE or _is_offline(one)]
+        self.entries: list[Entry] = [
+            Entry(one) for one in planned if one.finding.decision is Decision.WRITE or _is_offline(one)
+        ]
         self.stopped_because: str | None = None
         self._todo: list[Entry] = []
         self._canaries: list[Entry] = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.naming import DeviceLike, known_id, own_id
 
 _IDS_AT_ONCE = 50
 _LONG = ("device_id", "path", "value")
@@ -19,7 +20,7 @@ _CURE = (
 
 
 class Want(NamedTuple):
-    """One value for one resource; ``content_type`` as for ``begin_write``."""
+    """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first."""
 
     device_id: str
     path: str
@@ -27,7 +28,7 @@ class Want(NamedTuple):
     content_type: str | None = None
 
 
-def read_wanted(wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> list[Want]:
+def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> list[Want]:
     """The single values wanted; a missing one (``NA``, ``NaN``, ``None``) is not wanted.
 
     Args:
@@ -47,6 +48,16 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[str, str, object]]) -> lis
     return [row for row in rows if not _is_missing(row.value)]
 
 
+def names_in(wants: Iterable[Want]) -> list[str]:
+    """What stands for devices and may be names, each once."""
+    return [text for text in dict.fromkeys(want.device_id for want in wants) if known_id("device_id", text) is None]
+
+
+def with_ids(wants: Iterable[Want], ids: Mapping[str, str]) -> list[Want]:
+    """The wants with the ids their devices' names lead to; what leads nowhere stays."""
+    return [want._replace(device_id=ids.get(want.device_id, want.device_id)) for want in wants]
+
+
 def device_chunks(wants: Iterable[Want]) -> Iterator[list[str]]:
     """The ids of the devices written to, each once, as many at a time as one question to the directory takes."""
     ids = iter(dict.fromkeys(want.device_id for want in wants))
@@ -58,7 +69,12 @@ def _of_long(frame: pd.DataFrame) -> list[Want]:
     columns = [frame[name].astype(object) for name in _LONG]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
     return [
-        Want(str(device_id), str(path), value, None if _is_missing(content_type) else str(content_type))
+        Want(
+            own_id(device_id) or str(device_id),
+            str(path),
+            value,
+            None if _is_missing(content_type) else str(content_type),
+        )
         for device_id, path, value, content_type in zip(*columns, types, strict=True)
     ]
 
@@ -69,7 +85,7 @@ def _of_wide(frame: pd.DataFrame) -> list[Want]:
         lacking = [name for name in _LONG if name not in frame.columns]
         raise ValueRefused(f"the table lacks {', '.join(lacking)}; {_CURE}")
     return [
-        Want(str(device_id), path, value)
+        Want(own_id(device_id) or str(device_id), path, value)
         for path in paths
         for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
     ]
@@ -79,6 +95,8 @@ def _of_tuple(row: tuple[object, ...]) -> Want:
     match row:
         case (str(device_id), str(path), value):
             return Want(device_id, path, value)
+        case (device, str(path), value) if (own := own_id(device)) is not None:
+            return Want(own, path, value)
     raise ValueRefused(f"{row!r} is nothing to write; {_CURE}")
 
 

@@ -3,6 +3,7 @@
 ``client.record("run.parquet")`` makes one, :class:`Recording` reads it. Needs pandas and pyarrow, the ``frames`` extra.
 """
 
+import mirror_sdk._pandas  # noqa: F401
 from mirror_sdk.recording.async_recorder import AsyncRecorder
 from mirror_sdk.recording.audit import Audit, Hole
 from mirror_sdk.recording.reading import Recording, read_recording

@@ -47,7 +47,7 @@ class RecordingFolder:
         self._rotate_after = rotate_after
         self._journal: tuple[BinaryIO, pa.RecordBatchStreamWriter] | None = None
         self._began_at: datetime | None = None
-        self.events = 0
+        self.events: int = 0
         self.position: int | None = None
         if folder.exists() and not folder.is_dir():
             raise ValueRefused(f"{folder} is a file; a recording is a folder of files, give another name")

@@ -75,13 +75,13 @@ class Tape:
             paths=None if paths is None else sorted(paths),
         )
         self._now = now
-        self.folder = RecordingFolder(
+        self.folder: RecordingFolder = RecordingFolder(
             Path(path),
             about,
             rotate_bytes=rotate_bytes,
             rotate_after=timedelta(seconds=min(rotate_seconds, _LONGEST_ROTATION_SECONDS)),
         )
-        self.needs_state = True
+        self.needs_state: bool = True
 
     def begin(self, seq: int | None, state: pd.DataFrame) -> None:
         """Write from where it is recorded, and the state to begin from.

@@ -78,7 +78,7 @@ class Lines:
     def __init__(self, body: BinaryIO, bounded: Bounded) -> None:
         self._body = body
         self._bounded = bounded
-        self.is_cut = False
+        self.is_cut: bool = False
 
     def __iter__(self) -> Iterator[bytes]:
         while line := self._body.readline(self._bounded.most_at_once + 1):
@@ -102,7 +102,7 @@ class Messages:
         self._bounded = bounded
         self._parts = self._all_parts()
         self._rest = b""
-        self.is_cut = False
+        self.is_cut: bool = False
 
     def read(self, size: int) -> bytes:
         """So many bytes, fewer at the end."""

@@ -13,7 +13,7 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ class DatasetFile(BaseModel):
 class _About(BaseModel):
     """What it is based on; what is not read here stands beside."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     devices: NonNegativeInt
 
@@ -78,7 +78,7 @@ class SnapshotDataset:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.path = Path(folder)
+        self.path: Path = Path(folder)
         try:
             contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
         except (FileNotFoundError, NotADirectoryError) as exc:
@@ -86,8 +86,8 @@ class SnapshotDataset:
         except ValidationError as exc:
             message = f"{folder} is not a dataset that client.snapshot_dataset() wrote: {_LIST}: {first_fault(exc)}"
             raise ValueRefused(message) from exc
-        self.about = contents.about.model_dump()
-        self.files = contents.files
+        self.about: dict[str, Any] = contents.about.model_dump()
+        self.files: list[DatasetFile] = contents.files
         self._check(_FIRST, 0)
         for file in self.files:
             self._check(file.name, file.rows)

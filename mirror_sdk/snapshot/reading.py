@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,7 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
 from mirror_sdk.frames.state import state_table
-from mirror_sdk.progress import progress_bar
+from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
@@ -48,7 +48,8 @@ class Taken:
     """What a snapshot gave beside its rows.
 
     Attributes:
-        taken_at: The instant it shows; the earliest, where devices were read one by one.
+        taken_at: The instant it shows, by the service's clock; the earliest, where devices were read one by one, and
+            ``None`` where there were none of them to tell it.
         device_count: How many devices there are.
         revision: Number of the mirror's last change; ``None`` where devices were read one by one.
         seq: Number of the last entry in the application's log.
@@ -56,7 +57,7 @@ class Taken:
         missing: Ids of the devices that were asked for by name and are not there.
     """
 
-    taken_at: str
+    taken_at: str | None
     device_count: int
     revision: int | None = None
     seq: int | None = None
@@ -148,7 +149,7 @@ def _as_unexpected() -> Iterator[None]:
         raise UnexpectedAnswer(f"the snapshot is not what the interface says: {visible_line(str(fault))}") from exc
 
 
-def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: Any) -> SnapshotEnd | None:
+def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
     end = None
     for part in parts:
         if end is not None:
@@ -261,15 +262,17 @@ class OneByOne:
         self._keep = keep
         self._device_count = 0
         # The oldest in the end, so that no row is older than the table says it is.
-        self._taken_at = datetime.now(UTC)
+        self._taken_at: datetime | None = None
 
     def add(self, objects: Sequence[DeviceObject]) -> None:
         """Have the rows of some devices kept."""
         table, device_count = state_table(objects, paths=self._request.paths, raw=self._request.raw)
         self._device_count += device_count
-        self._taken_at = min([self._taken_at, *(one.created_at for one in objects)])
+        told = [one.created_at for one in objects]
+        self._taken_at = min(told if self._taken_at is None else [self._taken_at, *told], default=None)
         self._keep(table)
 
     def taken(self) -> Taken:
         """What was taken."""
-        return Taken(taken_at=write_timestamp(self._taken_at), device_count=self._device_count)
+        taken_at = None if self._taken_at is None else write_timestamp(self._taken_at)
+        return Taken(taken_at=taken_at, device_count=self._device_count)

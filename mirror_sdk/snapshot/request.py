@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirror_sdk import _operations
 from mirror_sdk._exchange import Operation
@@ -58,7 +58,12 @@ class SnapshotRequest:
         conditions: Mapping[str, object],
         device_ids: Iterable[str] | None,
         paths: Sequence[str] | None,
-        **options: Any,
+        *,
+        server: str,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        attempts: int | None = None,
     ) -> SnapshotRequest:
         """A request, checked.
 
@@ -71,7 +76,11 @@ class SnapshotRequest:
             filters=_operations.filter_texts(conditions),
             device_ids=None if device_ids is None else tuple(dict.fromkeys(device_ids)),
             paths=None if patterns is None else tuple(patterns),
-            **options,
+            raw=raw,
+            tz=tz,
+            server=server,
+            compression=compression,
+            attempts=attempts,
         )
 
     @classmethod

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
@@ -49,11 +48,15 @@ class Mirror:
     def __init__(self, folder: Path) -> None:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
-        self.bench = Bench(self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server))))
-        self.faults = Faults(now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart)
-        self.clock = Clock(self.bench, moved=self.faults.wake)
+        self.bench: Bench = Bench(
+            self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
+        )
+        self.faults: Faults = Faults(
+            now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart
+        )
+        self.clock: Clock = Clock(self.bench, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)
-        self.client = self.new_client()
+        self.client: MirrorClient = self.new_client()
 
     def __repr__(self) -> str:
         return f"<Mirror {self.url}>"
@@ -171,8 +174,7 @@ class _Plain(httpx.BaseTransport):
 def _new_server(folder: Path) -> InProcessServer:
     try:
         # Only now: the server is an extra, and whoever does not use the kit does not load it.
-        module: Any = import_module("mirror_sdk.testing.in_process")
+        from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc
-    server: InProcessServer = module.InProcessServer(folder)
-    return server
+    return InProcessServer(folder)

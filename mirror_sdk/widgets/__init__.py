@@ -7,6 +7,7 @@ to a device: only a button does.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,18 @@ __all__ = ["EventWatcher", "Explorer", "FleetMap", "WritePanel"]
 
 _MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetMap": "fleet_map", "WritePanel": "write_panel"}
 
+if not TYPE_CHECKING:  # which would believe that there are names of any spelling
 
-def __getattr__(name: str) -> object:
-    # Views are imported when they are asked for: the models in this package work without ipywidgets.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").startswith("mirror_sdk"):
-            raise
-        raise ImportError(f'widgets need {exc.name}: pip install "device-state-mirror[notebook]"') from exc
+    def __getattr__(name: str) -> object:
+        # Views are imported when they are asked for: the models in this package work without ipywidgets.
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        try:
+            return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        except ModuleNotFoundError as exc:
+            if (exc.name or "").startswith("mirror_sdk"):
+                raise
+            raise ImportError(f'widgets need {exc.name}: pip install "device-state-mirror[notebook]"') from exc
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
@@ -21,7 +21,7 @@ class WireModel(BaseModel):
     """
 
     # A validator is built when it is first used: no program uses all of them.
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
     )
 

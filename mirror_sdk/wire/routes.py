@@ -33,6 +33,8 @@ CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TOTAL_HEADER = "Mirror-Total"
 SUBSCRIPTION_HEADER = "Mirror-Subscription"
+REQUESTED_AT_HEADER = "Mirror-Requested-At"
+EXPIRES_AT_HEADER = "Mirror-Expires-At"
 REQUEST_ID_HEADER = "X-Request-ID"
 
 MAX_HOLD_SECONDS = 55

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from itertools import chain
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_server import __version__
 from mirror_server.description import parameters
 from mirror_server.description.members import add_meanings
 from mirror_server.description.operations import DELIVERY, OPERATIONS
@@ -61,6 +62,17 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "string", "enum": ["active", "asked", "refused"]},
     },
+    routes.REQUESTED_AT_HEADER: {
+        "description": "When the request was accepted, by this service's clock: of a repeated async-id the first time."
+        " Of a write it is `desired.requested_at` too.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
+    },
+    routes.EXPIRES_AT_HEADER: {
+        "description": "Until when the request may wait for the device, by this service's clock.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
+    },
     "ETag": {"description": "Changes with the content.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }
@@ -101,7 +113,7 @@ def describe(routes_and_scopes: Mapping[tuple[str, str], Collection[str]]) -> di
         "openapi": "3.1.0",
         "info": {
             "title": "Device state mirror",
-            "version": metadata.version("device-state-mirror"),
+            "version": __version__,
             "description": _SUMMARY,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -199,6 +199,7 @@ MIRROR: dict[tuple[str, str], Operation] = {
                 code=202,
                 meaning="Accepted, and on disk.",
                 content=Content(model=device_requests.DeviceRequestAccepted, variants=("202",)),
+                headers=(routes.REQUESTED_AT_HEADER, routes.EXPIRES_AT_HEADER),
             ),
         ),
         errors=(404, 409, 429),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -89,10 +90,12 @@ class Simulator:
         """Add a device, which registers at once; gives its device id.
 
         Raises:
-            BenchRefused: A simulated device has this name, or a path is no resource path or stands there twice.
+            BenchRefused: A simulated device has this name, a path is no resource path or stands there twice, or a
+                resource is executable and observable.
         """
-        for resource in resources:
+        for index, resource in enumerate(resources):
             _check_path(resource.path)
+            _check_flags(resource, f"resources.{index}.executable")
         if len({resource.path for resource in resources}) < len(resources):
             raise BenchRefused("resources", "a path stands there twice; give every resource a path of its own")
         with self._fleet.turn() as turn:
@@ -159,7 +162,7 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: The path is no resource path.
+            BenchRefused: The path is no resource path, or the resource would be executable and observable.
         """
         _check_path(path)
         flags = {
@@ -170,10 +173,14 @@ class Simulator:
         }
         with self._fleet.turn() as turn:
             line = self._line(device_id)
-            resource = line.device.resources.setdefault(path, Resource(value_at=turn.now))
-            for flag, state in flags.items():
-                if state is not None:
-                    setattr(resource, flag, state)
+            resource = replace(line.device.resources.get(path) or Resource(value_at=turn.now))
+            given = {flag: state for flag, state in flags.items() if state is not None}
+            for flag, state in given.items():
+                setattr(resource, flag, state)
+            # One of an earlier version may be both: it stays so, whatever else is said of it.
+            if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
+                _check_flags(resource, raised[0])
+            line.device.resources[path] = resource
             if value is not None:
                 resource.set(value, turn.now)
             turn.save(line)
@@ -255,6 +262,16 @@ class Simulator:
         if not line.device.registered:
             raise BenchRefused("registered", "the device is not registered; make a full registration first")
         return line
+
+
+def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
+    """What can be executed has no value, so nothing would ever come of observing it."""
+    if resource.executable and (resource.observable or resource.auto_observable):
+        raise BenchRefused(
+            field,
+            "what can be executed has no value that could be observed; set executable to false, or observable and"
+            " auto_observable",
+        )
 
 
 def _check_path(path: str) -> None:

@@ -77,18 +77,19 @@ class CommandService:
         self._under_way = under_way
         self._new_async_id = new_async_id
 
-    def place(self, placement: Placement) -> Future[str]:
-        """Queue a command; gives its async-id.
+    def place(self, placement: Placement) -> Future[Command]:
+        """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
 
         The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full.
         """
 
-        def work(session: Session) -> str:
+        def work(session: Session) -> Command:
             free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
-            if placement.async_id is not None and _was_placed(session, placement, placement.async_id, free_since):
-                return placement.async_id
-            return self._accept(session, placement, placement.async_id or self._new_async_id())
+            placed = None
+            if placement.async_id is not None:
+                placed = _find_placed(session, placement, placement.async_id, free_since)
+            return placed or self._accept(session, placement, placement.async_id or self._new_async_id())
 
         return self._database.submit(work)
 
@@ -146,7 +147,7 @@ class CommandService:
         for command in commands.waiting(session, device_id):
             self._end(session, command, Failure.DEREGISTERED.value)
 
-    def _accept(self, session: Session, placement: Placement, async_id: str) -> str:
+    def _accept(self, session: Session, placement: Placement, async_id: str) -> Command:
         device_id, request = placement.device_id, placement.request
         device = devices.find(session, device_id)
         if device is None:
@@ -182,7 +183,7 @@ class CommandService:
         session.after_commit(lambda: self._wake(device_id))
         session.tell(f"{EXPIRY} {command.expires_at}")
         session.tell(f"{WAITING} {device_id}")
-        return async_id
+        return command
 
     def _end(
         self, session: Session, command: Command, outcome: tuple[int, str | None], content: Content | None = None
@@ -235,18 +236,18 @@ def reported_value(
     return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
-def _was_placed(session: Session, placement: Placement, async_id: str, free_since: Instant) -> bool:
-    """Whether the request is there already; one that was answered at ``free_since`` or before counts no more."""
+def _find_placed(session: Session, placement: Placement, async_id: str, free_since: Instant) -> Command | None:
+    """The request, if it is there already; one that was answered at ``free_since`` or before counts no more."""
     placed = commands.find(session, placement.app_id, async_id)
     if placed is None or commands.forget_if_finished(session, placed.command_id, free_since):
-        return False
+        return None
     if (placed.device_id, placed.request) != (placement.device_id, placement.request):
         raise Refusal(
             409,
             f"async-id: {async_id!r} stands for another request of the last 24 h; take a new one",
             fields=[("async-id", "already used for another request")],
         )
-    return True
+    return placed
 
 
 def _check_path(session: Session, device_id: str, path: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 from mirror_server.store import maintenance
@@ -147,17 +146,16 @@ def check(url: str) -> list[Violation]:
 
 def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:
     if is_postgresql(url):
-        backend: Backend = _postgresql().PostgresBackend(url)
-        return backend
+        return _postgresql(url)
     return SqliteBackend(path_of(url), must_exist=must_exist, as_it_is=as_it_is)
 
 
-def _postgresql() -> ModuleType:
-    """The module for PostgreSQL, whose driver is there only where it is wanted."""
+def _postgresql(url: str) -> Backend:
+    """That of PostgreSQL, whose driver is there only where it is wanted."""
     try:
-        from mirror_server.store import postgresql  # noqa: PLC0415 - needs an extra
+        from mirror_server.store.postgresql import PostgresBackend  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise DatabaseError(
             f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
         ) from error
-    return postgresql
+    return PostgresBackend(url)

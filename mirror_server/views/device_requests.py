@@ -15,8 +15,9 @@ from mirror_sdk.wire.device_requests import (
     DeviceRequestBody,
 )
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 from mirror_server import present
-from mirror_server.core.commands import CommandRequest
+from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.commands import CommandService, Placement
@@ -50,7 +51,7 @@ def blueprint(commands: CommandService) -> Blueprint:
         )
         # The answer is made when there is no request any more to ask for it.
         environ = request.environ
-        return when_stored(commands.place(placement), lambda async_id: _accepted(environ, async_id))
+        return when_stored(commands.place(placement), lambda command: _accepted(environ, command))
 
     @routes.get("/v2/device-requests")
     @requires(Scope.READ, Scope.WRITE, query=_PAGING)
@@ -84,9 +85,12 @@ def _waiting(commands: CommandService, device_id: str | None) -> Response:
     )
 
 
-def _accepted(environ: WSGIEnvironment, async_id: str) -> Response:
-    note(environ, async_id=async_id)
-    return json_answer({"async-response-id": async_id}, status=202)
+def _accepted(environ: WSGIEnvironment, command: Command) -> Response:
+    note(environ, async_id=command.async_id)
+    answer = json_answer({"async-response-id": command.async_id}, status=202)
+    answer.headers[REQUESTED_AT_HEADER] = present.timestamp(command.requested_at)
+    answer.headers[EXPIRES_AT_HEADER] = present.timestamp(command.expires_at)
+    return answer
 
 
 def _read_async_id() -> str | None:

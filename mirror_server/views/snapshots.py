@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from flask import Blueprint, Response, request
 
@@ -21,7 +21,7 @@ from mirror_sdk.wire.snapshot import (
     NDJSON,
     Compression,
 )
-from mirror_server import arrow, present
+from mirror_server import present
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 from mirror_server.service.held_pages import HeldPages
@@ -31,9 +31,6 @@ from mirror_server.store.session import Row
 from mirror_server.views.download import Download
 from mirror_server.views.filters import read_filters
 from mirror_server.views.requests import app_id, query_choice, query_integer, requires, without_head
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
@@ -56,12 +53,12 @@ def blueprint(snapshots: SnapshotService) -> Blueprint:
                 406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept"
             )
         compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
-        encoding = _arrow() if form == ARROW else None
+        arrow_stream = _arrow_stream() if form == ARROW else None
         snapshot = snapshots.open(app_id(), _selection())
-        if encoding is None:
+        if arrow_stream is None:
             chunks = _ndjson(snapshot)
         else:
-            chunks = encoding.arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
+            chunks = arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
         headers = {TOTAL_HEADER: str(snapshot.device_count)}
         return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
 
@@ -108,15 +105,16 @@ def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
         raise Refusal.of_field("path", str(error)) from None
 
 
-def _arrow() -> ModuleType:
-    module = arrow.load()
-    if module is None:
+def _arrow_stream() -> Callable[[Snapshot, Compression, HeldPages[EncodedPage], bytes], Generator[bytes]]:
+    try:
+        from mirror_server.arrow.stream import arrow_stream  # noqa: PLC0415 - needs an extra, and takes long to import
+    except ImportError:
         raise Refusal(
             406,
             f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
             " pyarrow installed on the server",
-        )
-    return module
+        ) from None
+    return arrow_stream
 
 
 def _ndjson(snapshot: Snapshot) -> Generator[bytes]:

@@ -66,3 +66,7 @@ def test_every_scope_is_named() -> None:
 def test_its_test_command_is_the_one_the_checks_run() -> None:
     (command,) = re.findall(r"\.venv/bin/(python -m pytest.*)", README)
     assert command in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_one_difference_to_the_public_api_is_named() -> None:
+    assert "There is one exception: `PUT /v2/subscriptions` is answered by `202`" in README

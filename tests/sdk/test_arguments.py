@@ -17,8 +17,6 @@ SWITCH = "/3311/0/5850"
 NO_SPANS = ["5", -1, math.nan, True]
 
 CALLS = {
-    "a device where its id belongs": (lambda c, d: c.get_device(c.list_devices()[0]), TypeError, "give its .id"),
-    "a device object where its id belongs": (lambda c, d: c.get_device(c.get_device(d)), TypeError, "its .device_id"),
     "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a text, not None"),
     "a number for a path": (lambda c, d: c.begin_read(d, 3303), TypeError, "path must be a text, not a int"),
     "a number for an async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=1), TypeError, "async_id must be a"),

@@ -124,8 +124,8 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
 
 def test_another_address_is_told_without_a_word_of_the_default(no_mirror):
     with MirrorClient("http://127.0.0.1:9", KEY) as client, pytest.raises(ConnectionFailed) as failure:
-        client.get_device("d")
-    assert "http://127.0.0.1:9/v3/devices/d/echo: no answer" in str(failure.value)
+        client.get_device("0" * 32)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
     assert "demo" not in str(failure.value)
 
 

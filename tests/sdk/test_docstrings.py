@@ -23,7 +23,13 @@ CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
     *(SnapshotDataset, *WIDGETS, MirrorWidget),
 ]
-MODULES = ["mirror_sdk", "mirror_sdk.object_table", "mirror_sdk.progress", "mirror_sdk.values"]
+MODULES = [
+    "mirror_sdk",
+    "mirror_sdk.frames.accessor",
+    "mirror_sdk.object_table",
+    "mirror_sdk.progress",
+    "mirror_sdk.values",
+]
 WITHOUT = {
     "DeviceObject.from_wire",
     *(f"{kind.__name__}.{name}" for kind in [*WIDGETS, MirrorWidget] for name in ("render", "take", "tick")),

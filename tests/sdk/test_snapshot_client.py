@@ -125,7 +125,7 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
         pd.testing.assert_frame_equal(frame, plain.snapshot(**selection))
         assert (about(frame)["one_instant"], about(frame)["revision"]) == (False, None)
     with pytest.warns(SnapshotWarning, match="one by one"), pytest.raises(NotFound):
-        other.snapshot(devices=["nobody"])
+        other.snapshot(devices=["0" * 32])
     with pytest.warns(SnapshotWarning, match="one by one"):
         pd.testing.assert_frame_equal(frame.mirror.refresh(other), frame)
     pd.testing.assert_frame_equal(frame.mirror.refresh(plain), frame)

@@ -72,7 +72,7 @@ def test_a_poll_that_is_put_off_tells_for_how_long():
         return httpx.Response(503, headers={"Retry-After": "40"}, json={"code": 503, "type": "x", "message": "full"})
 
     with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
-        request = client.begin_read("d", TEMPERATURE)
+        request = client.begin_read("0" * 32, TEMPERATURE)
         assert not request.done()
         status = client.status()
         assert 30 < status.retry_in_seconds <= 40

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
+import mirror_sdk
 from mirror_sdk import (
     AsyncMirrorClient,
     DesiredStatus,
@@ -16,7 +17,8 @@ from mirror_sdk import (
     Value,
     WebhookReceiver,
 )
-from mirror_sdk.frames import drift_frame, requests_frame
+from mirror_sdk.frames import drift_frame, mirror, requests_frame
+from mirror_sdk.widgets import Explorer
 
 
 def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
@@ -51,7 +53,9 @@ def listen(client: MirrorClient) -> list[Value]:
 
 def tables(client: MirrorClient) -> pd.DataFrame:
     state = client.state_frame(paths=["/3303/*"])
-    return drift_frame(state, tolerance={"/3303/0/5700": 0.5})
+    print(mirror(state).labels, mirror(mirror(state).refresh(client)).wide().shape)
+    Explorer(client).close()
+    return pd.concat([drift_frame(state, tolerance={"/3303/0/5700": 0.5}), mirror(state).drift(relative=0.1)])
 
 
 async def both(device_id: str) -> float | None:
@@ -78,6 +82,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
+    print("version", mirror_sdk.__version__.split("."))
     with MirrorClient.from_env(timeout=5) as client:
         print(client.read_value("id", "/3303/0/5700", timeout=1.5))
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)

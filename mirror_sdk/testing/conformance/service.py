@@ -49,7 +49,7 @@ class Service:
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url
-        self.http = httpx.Client(
+        self.http: httpx.Client = httpx.Client(
             base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, follow_redirects=True
         )
         self._received: list[tuple[str, Entry]] = []

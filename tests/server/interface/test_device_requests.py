@@ -1,5 +1,7 @@
 """E2: what is accepted, in which order it is delivered, how it ends. Source: wire.md 2."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 SWITCH = "/3311/0/5850"
@@ -32,6 +34,25 @@ def test_without_an_async_id_the_server_makes_one(server, key, light):
 @pytest.mark.parametrize("async_id", ["a", "A-b_9", "x" * 64])
 def test_an_async_id_of_the_right_form_is_taken(server, key, light, async_id):
     assert post(server, key, light, READ, f"?async-id={async_id}").json == {"async-response-id": async_id}
+
+
+@pytest.mark.parametrize(("expiry", "seconds"), [({}, 2 * 3600), ({"expiry_seconds": 60}, 60)])
+def test_what_is_accepted_tells_when_and_until_when_by_the_clock_of_the_mirror(server, key, light, expiry, seconds):
+    def told(answer):
+        assert (answer.status_code, answer.json) == (202, {"async-response-id": "w"})
+        return answer.headers["Mirror-Requested-At"], answer.headers["Mirror-Expires-At"]
+
+    server.patch(key, light, online=False)
+    begin = server.call(key, "GET", "/sim/v1/clock").json["now"]
+    first = told(post(server, key, light, WRITE | expiry, "?async-id=w"))
+    assert first[0] == begin == server.resource(key, light, SWITCH)["desired"]["requested_at"]
+    assert datetime.fromisoformat(first[1]) - datetime.fromisoformat(begin) == timedelta(seconds=seconds)
+    server.advance(key, 30)
+    again = post(server, key, light, WRITE | {"expiry_seconds": 999}, "?async-id=w")
+    assert told(again) == first
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {"w": (200, None)}
+    assert told(post(server, key, light, WRITE, "?async-id=w")) == first
 
 
 @pytest.mark.parametrize("async_id", ["", "a b", "x" * 65, "%C3%A4", "a%0A"])

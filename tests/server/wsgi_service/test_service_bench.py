@@ -1,5 +1,6 @@
 """Every route of the bench, and that it plays the device's side alone. Source: wire.md 8."""
 
+import json
 import re
 import threading
 
@@ -7,6 +8,8 @@ import pytest
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
 from mirror_server.clock import SystemClock
+from mirror_server.devices.kinds import KINDS
+from mirror_server.store import settings
 
 BENCH = "/sim/v1/devices"
 CLOCK = "/sim/v1/clock"
@@ -136,8 +139,61 @@ def test_flags_change_with_or_without_a_value(server, key, device, states):
     assert states()["light-1"]["resources"] == [resource]
     server.place(key, device, "w", "PUT", SWITCH, value="1")
     assert server.responses(key) == {"w": (400, "METHOD_NOT_ALLOWED")}
-    server.set_value(key, device, "5", SWITCH, executable=True)
-    assert states()["light-1"]["resources"] == [resource | {"value": "5", "executable": True}]
+    server.set_value(key, device, "5", SWITCH, observable=False, executable=True)
+    assert states()["light-1"]["resources"] == [resource | {"value": "5", "observable": False, "executable": True}]
+    server.set_value(key, device, "6", SWITCH, observable=True, executable=False)
+    assert states()["light-1"]["resources"] == [resource | {"value": "6"}]
+
+
+OBSERVED = [{"observable": True}, {"auto_observable": True}, {"observable": True, "auto_observable": True}]
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+def test_a_new_device_has_nothing_to_execute_and_to_observe_at_once(server, key, states, refused, observed):
+    resources = [{"path": TEMPERATURE, "observable": True}, {"path": "/3/0/4", "executable": True, **observed}]
+    answer = server.call(key, "POST", BENCH, json={"endpoint_name": "both", "resources": resources})
+    refused(answer, 400, "resources.1.executable")
+    assert "set executable to false, or observable" in answer.json["message"]
+    assert "both" not in states()
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+@pytest.mark.parametrize("path", ["/3/0/4", SWITCH, "/3/0/5"])
+def test_no_resource_becomes_one_to_execute_and_to_observe(server, key, device, states, refused, path, observed):
+    server.set_value(key, device, "", "/3/0/4", executable=True)
+    before = states()
+    body = {"value": "9", "executable": True, **observed} if path != "/3/0/4" else {"value": "9", **observed}
+    field = "executable" if path != "/3/0/4" else next(iter(observed))
+    refused(server.call(key, "PUT", f"{BENCH}/{device}/resources{path}", json=body), 400, field)
+    assert states() == before
+
+
+def test_one_that_was_both_in_an_earlier_version_stays_so_until_it_is_told(server, key, device, states, refused):
+    def make_both(session):
+        documents = settings.simulated_devices(session)
+        stored = json.loads(documents[device])
+        stored["resources"][SWITCH]["executable"] = True
+        settings.put_simulated_devices(session, {device: json.dumps(stored)})
+
+    server.services.database.write(make_both)
+    server.restart()
+    both = {"path": SWITCH, "value": "0", **FLAGS, "writable": True, "observable": True, "executable": True}
+    assert states()["light-1"]["resources"] == [both]
+    server.set_value(key, device, "5", SWITCH, writable=False)
+    assert states()["light-1"]["resources"] == [both | {"value": "5", "writable": False}]
+    url = f"{BENCH}/{device}/resources{SWITCH}"
+    refused(server.call(key, "PUT", url, json={"observable": True}), 400, "observable")
+    assert server.call(key, "PUT", url, json={"executable": False}).status_code == 204
+    assert states()["light-1"]["resources"] == [both | {"value": "5", "writable": False, "executable": False}]
+
+
+def test_no_kind_of_device_has_one():
+    assert not [
+        (kind.name, rule.path)
+        for kind in KINDS
+        for rule in kind.rules.values()
+        if rule.executable and (rule.observable or rule.auto_observable)
+    ]
 
 
 def test_a_new_resource_is_learnt_at_the_registration_update(server, key, device, states):

@@ -1,0 +1,318 @@
+"""Which device is meant: by its id, by its endpoint name, or by something that has its id.
+
+A text of 32 hexadecimal digits is a device id and nothing else, so it costs no question, and no device can take the
+place of another by calling itself so. Any other text is looked up in the directory: it is the device with this id or
+else the one with this endpoint name. Of several devices with one name the one that is registered is meant; where none
+or more than one of them is, the text is refused with :class:`~mirror_sdk.AmbiguousName`.
+
+A client remembers for half a minute what a name led to, for what only looks. Whatever acts on a device or subscribes
+asks the directory anew, so that a name which another device has taken over meanwhile never leads to the earlier one.
+
+Nothing in here does I/O: what has to be asked is yielded, and the client sends it. Source: wire.md 6.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import starmap
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from mirror_sdk import _operations
+from mirror_sdk._arguments import closest, shown
+from mirror_sdk._exchange import Operation
+from mirror_sdk._visible import visible, visible_line
+from mirror_sdk.errors import (
+    AccessDenied,
+    AmbiguousName,
+    BadRequest,
+    MirrorError,
+    NotFound,
+    UnexpectedAnswer,
+    UnknownDevice,
+)
+from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.errors import ErrorBody
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Operation[Any], Any, T]
+"""What is to be sent one after another; each answer is sent in, each error thrown in."""
+
+REMEMBERED_SECONDS = 30.0
+_MOST_REMEMBERED = 10_000
+_TEXTS_AT_ONCE = 50
+_MOST_SEARCHED = 5000
+"""Among how many devices close names are looked for."""
+_ID = re.compile(r"[0-9A-Fa-f]{32}")
+ANY_ID = "0" * 32
+"""In the place of an id that is not known yet."""
+
+
+class ListedDevice(Protocol):
+    """A device as a list of devices has it, such as :class:`~mirror_sdk.Device`."""
+
+    @property
+    def id(self) -> str:
+        """Its device id."""
+
+    @property
+    def endpoint_name(self) -> str:
+        """Its endpoint name."""
+
+
+class OfDevice(Protocol):
+    """What belongs to one device, such as a :class:`~mirror_sdk.DeviceObject` or the handle of a device request."""
+
+    @property
+    def device_id(self) -> str:
+        """The device's id."""
+
+
+DeviceLike: TypeAlias = str | ListedDevice | OfDevice
+"""A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a request's handle."""
+
+
+class KnownNames:
+    """What texts led to: for a while what name they are, and for good that they are an id.
+
+    Args:
+        now: Seconds, of a clock that only goes on.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._names: dict[str, tuple[str, float]] = {}
+        self._ids: set[str] = set()
+
+    def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
+        """The ids of those texts that are remembered."""
+        oldest = self._now() - REMEMBERED_SECONDS
+        found = {}
+        for text in texts:
+            device_id, at = self._names.get(text, ("", oldest))
+            if text in self._ids:
+                found[text] = text
+            elif at > oldest and not only_ids:
+                found[text] = device_id
+        return found
+
+    def keep(self, ids: Mapping[str, str]) -> None:
+        """Remember to which ids texts led now."""
+        if len(self._names) + len(self._ids) + len(ids) > _MOST_REMEMBERED:
+            self._names.clear()
+            self._ids.clear()
+        at = self._now()
+        self._ids.update(text for text, device_id in ids.items() if text == device_id)
+        self._names.update({text: (device_id, at) for text, device_id in ids.items() if text != device_id})
+
+    def forget(self, name: str) -> None:
+        """The name is to be looked up again."""
+        self._names.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What texts lead to: the ids, the texts that lead nowhere, and the devices of those that lead to several."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    several: dict[str, list[Device]] = field(default_factory=dict)
+
+
+def known_id(argument: str, device: object) -> str | None:
+    """The id that is known without a question; ``None`` for a text that may be an endpoint name.
+
+    Raises:
+        TypeError: It is no device.
+    """
+    if isinstance(device, str):
+        return device if _ID.fullmatch(device) or not device else None
+    own = own_id(device)
+    if own is None:
+        raise TypeError(f"{argument} must be a text, not {shown(device)}; give a device, its id or its endpoint name")
+    return own
+
+
+def send_about(
+    names: KnownNames, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool
+) -> Steps[T]:
+    """Send what is about one device.
+
+    Args:
+        names: What is remembered.
+        device: The device.
+        operation: Makes the operation, of a device id.
+        anew: Whether a name is looked up though it is remembered.
+
+    Raises:
+        AmbiguousName: Several devices have this name.
+        NotFound: There is no such device.
+        TypeError: It is no device.
+        ValueError: Something cannot be sent; the message names it.
+    """
+    if known_id("device_id", device) is None:
+        # What cannot be sent is refused before anything is asked.
+        operation(ANY_ID)
+    device_id = yield from id_of(names, device, anew=anew)
+    try:
+        return (yield from send_to(device, operation(device_id)))
+    except NotFound:
+        if anew or not isinstance(device, str) or device == device_id:
+            raise
+        # The service may be another one than half a minute ago.
+        names.forget(device)
+        if (again := (yield from id_of(names, device))) == device_id:
+            raise
+    return (yield from send_to(device, operation(again)))
+
+
+def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
+    """Send what is about a device, named so; where it is not there, say what else may have been meant.
+
+    Raises:
+        NotFound: There is no such device.
+    """
+    try:
+        answer: T = yield operation
+    except NotFound as error:
+        if isinstance(device, str) and _ID.fullmatch(device):
+            yield from _refuse_name_like_an_id(device, error)
+        raise
+    return answer
+
+
+def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps[str]:
+    """The id of one device.
+
+    Raises:
+        AmbiguousName: Several devices have this name.
+        TypeError: It is no device.
+        UnknownDevice: No device has this id or name.
+    """
+    if (device_id := known_id("device_id", device)) is None:
+        (device_id,) = yield from ids_of(names, [device], "devices", anew=anew)
+    return device_id
+
+
+def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, anew: bool = True) -> Steps[list[str]]:
+    """The ids of devices, in their order; their names are looked up together. Errors as for :func:`id_of`."""
+    # A text and a device object can be iterated over too.
+    if isinstance(devices, str) or own_id(devices) is not None:
+        raise TypeError(f"{argument} takes a list of device ids; write {argument}=[{devices!r}]")
+    given, each = list(devices), f"each of {argument}"
+    known = [known_id(each, device) for device in given]
+    sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
+    found = yield from look_up(names, sought, anew=anew)
+    if found.several:
+        raise AmbiguousName("; ".join(starmap(_told, found.several.items())))
+    if found.unknown:
+        raise unknown_device(found.unknown, (yield from _endpoint_names()))
+    return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
+
+
+def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> Steps[Found]:
+    """What texts lead to. Where the directory cannot be asked for names, they are taken for ids."""
+    sought = list(dict.fromkeys(texts))
+    found = Found(names.recall(sought, only_ids=anew))
+    sought = [text for text in sought if text not in found.ids]
+    try:
+        named = defaultdict(list)
+        for device in (yield from _listed("endpoint_name", sought)):
+            named[device.endpoint_name].append(device)
+        # A service with ids of another form: a name could be the id of another device, which goes first.
+        doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
+        identified = {device.id for device in (yield from _listed("id", doubtful))}
+    except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
+        return Found(found.ids | {text: text for text in sought})
+    for text in sought:
+        registered = [device for device in named[text] if device.state == "registered"]
+        fitting = registered or named[text]
+        if text in identified:
+            found.ids[text] = text
+        elif len(fitting) == 1:
+            found.ids[text] = fitting[0].id
+        elif fitting:
+            found.several[text] = named[text]
+        else:
+            found.unknown.append(text)
+    names.keep({text: found.ids[text] for text in sought if text in found.ids})
+    return found
+
+
+def told(several: Sequence[Device]) -> str:
+    """The devices that have one name: their ids, and which of them are registered."""
+    return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
+
+
+def own_id(device: object) -> str | None:
+    """The id that something has; ``None`` where it is no device."""
+    of_device = getattr(device, "device_id", None)
+    listed = getattr(device, "id", None) if hasattr(device, "endpoint_name") else None
+    return next((one for one in (of_device, listed) if isinstance(one, str)), None)
+
+
+def _told(name: str, several: Sequence[Device]) -> str:
+    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {told(several)}"
+
+
+def _refuse_name_like_an_id(device_id: str, error: NotFound) -> Steps[None]:
+    try:
+        namesakes = yield from _listed("endpoint_name", [device_id])
+    except MirrorError:
+        return
+    if namesakes:
+        message = (
+            f"no device has the id {device_id!r}, and 32 hexadecimal digits are taken for an id; to name the device"
+            f" with this endpoint name, give its id: {told(namesakes)}"
+        )
+        raise _not_found(message) from error
+
+
+def unknown_device(texts: Sequence[str], known: Collection[str]) -> UnknownDevice:
+    """The error for texts that lead nowhere, with the known names that are close to them."""
+    message = "; ".join(f"no device has the id or endpoint name {text!r}; {closest(text, known)}" for text in texts)
+    return _not_found(visible_line(message))
+
+
+def _not_found(message: str) -> UnknownDevice:
+    return UnknownDevice(404, ErrorBody(code=404, type="not_found", reason="DEVICE_NOT_FOUND", message=message))
+
+
+def _endpoint_names() -> Steps[list[str]]:
+    names: list[str] = []
+    after: str | None = None
+    while len(names) < _MOST_SEARCHED:
+        page = yield _operations.list_devices({}, limit=None, after=after)
+        names += [device.endpoint_name for device in page.data]
+        after = _operations.next_page_after(page)
+        if after is None:
+            break
+    return names
+
+
+def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
+    """The devices for which this is one of the texts."""
+    listed: list[Device] = []
+    for filters in _conditions(condition, texts):
+        after: str | None = None
+        while True:
+            page = yield _operations.list_devices(filters, limit=None, after=after)
+            listed += page.data
+            after = _operations.next_page_after(page)
+            if after is None:
+                break
+    return listed
+
+
+def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:
+    # On the wire a comma stands between several texts.
+    plain = [text for text in texts if "," not in text]
+    single = [text for text in texts if "," in text] if len(plain) > 1 else texts
+    if len(plain) > 1:
+        for begin in range(0, len(plain), _TEXTS_AT_ONCE):
+            yield {f"{condition}__in": plain[begin : begin + _TEXTS_AT_ONCE]}
+    for text in single:
+        yield {condition: text}

@@ -1,0 +1,58 @@
+"""Without what is an extra, whoever asks for a table is told how to install it, whichever way they asked."""
+
+import subprocess
+import sys
+
+import pytest
+
+WAYS = [
+    "import mirror_sdk.frames",
+    "from mirror_sdk.frames import drift_frame",
+    "from mirror_sdk.frames.state import STATE_SCHEMA",
+    "import mirror_sdk.plan",
+    "from mirror_sdk.plan.checks import check_all",
+    "import mirror_sdk.recording",
+    "from mirror_sdk.snapshot.dataset import SnapshotDataset",
+    "device.to_frame()",
+    "DeviceList([]).to_frame()",
+    "client.state_frame(devices=[])",
+    "client.snapshot()",
+    "client.snapshot_dataset('fleet')",
+    "client.refresh(None)",
+    "client.plan([('d1', '/3311/0/5851', 40)])",
+    "client.load_plan('plan.json')",
+    "client.record('run.parquet')",
+    "asyncio.run(other.state_frame(devices=[]))",
+    "asyncio.run(other.snapshot())",
+    "asyncio.run(other.snapshot_dataset('fleet'))",
+    "asyncio.run(other.refresh(None))",
+    "asyncio.run(other.plan([('d1', '/3311/0/5851', 40)]))",
+    "asyncio.run(other.load_plan('plan.json'))",
+    "asyncio.run(other.record('run.parquet'))",
+]
+
+PROGRAM = """
+import asyncio, sys
+from datetime import UTC, datetime
+sys.modules[{missing!r}] = None
+from mirror_sdk import AsyncMirrorClient, DeviceList, DeviceObject, MirrorClient
+from mirror_sdk.wire.device_object import DeviceObject as Wire
+client, other = MirrorClient("http://127.0.0.1:9", "key"), AsyncMirrorClient("http://127.0.0.1:9", "key")
+device = DeviceObject("d1", "light-01", datetime.now(UTC), None, None, None, {{}})
+for way in {ways!r}:
+    try:
+        exec(way)
+    except ImportError as error:
+        print(error)
+    else:
+        print(way, "needs nothing")
+"""
+
+
+@pytest.mark.parametrize("missing", ["pandas", "pyarrow"])
+def test_a_table_says_what_it_needs(missing, tmp_path):
+    command = [sys.executable, "-c", PROGRAM.format(missing=missing, ways=WAYS)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    wanted = f'tables need {missing}: pip install "device-state-mirror[frames]"\n'
+    assert run.stdout == wanted * len(WAYS), run.stdout + run.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,228 @@
+"""All instants of a table are the service's, also where its clock is far from the one here."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pandas as pd
+import pytest
+from blocking import Blocking
+from databases import new_database_url
+
+from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient, ValueRefused
+from mirror_sdk.events import instant_of
+from mirror_sdk.frames import events_frame, requests_frame
+from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
+from mirror_server import clock, keys
+from mirror_server.app import create_app
+from mirror_server.bridge import Bridge
+from mirror_server.config import Settings
+from mirror_server.keys import Scope
+from mirror_server.services import Services
+
+URL = "http://mirror.localhost"
+LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"
+RESOURCES = [
+    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
+]
+INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
+
+
+@pytest.fixture(params=[0, 365], ids=["past", "future"])
+def now(bench: Any, request: pytest.FixtureRequest) -> Callable[[], datetime]:
+    """The clock of the mirror: it stands still, at a time that is not the one here."""
+    if request.param:
+        bench.advance(timedelta(days=request.param).total_seconds())
+    assert abs(bench.get_clock() - datetime.now(UTC)) > timedelta(days=14)
+    return bench.get_clock
+
+
+@pytest.fixture
+def lights(now: object, bench: Any) -> list[str]:
+    return [bench.add_device(f"light-{number}", RESOURCES, endpoint_type="Light") for number in range(3)]
+
+
+def in_order(frame: pd.DataFrame) -> bool:
+    return bool(
+        ((frame["requested_at"] <= frame["accepted_at"]) & (frame["accepted_at"] <= frame["finished_at"])).all()
+    )
+
+
+def handles(*requests: Any) -> list[Any]:
+    return [getattr(each, "_wrapped", each) for each in requests]
+
+
+def test_a_plans_ledger_is_by_the_services_clock(client, now, lights):
+    result = client.plan([(device_id, LEVEL, 40) for device_id in lights]).apply()
+    assert result["status"].tolist() == ["success"] * 3
+    assert in_order(result)
+    for name in INSTANTS[:3]:
+        assert result[name].tolist() == [pd.Timestamp(now())] * 3
+    assert result["expires_at"].tolist() == [pd.Timestamp(now()) + pd.Timedelta(seconds=60)] * 3
+    assert result["latency"].between(pd.Timedelta(0), pd.Timedelta(seconds=20)).all()
+    assert pd.Timestamp(result.attrs["mirror"]["taken_at"]) == now()
+
+
+@pytest.mark.parametrize("off_by", [timedelta(days=-200), timedelta(seconds=-3), timedelta(days=200)], ids=str)
+@pytest.mark.parametrize("is_async", [False, True], ids=["MirrorClient", "AsyncMirrorClient"])
+def test_a_host_whose_clock_is_off(tmp_path, monkeypatch, request, off_by, is_async):
+    skew = off_by // timedelta(milliseconds=1)
+    monkeypatch.setattr(clock, "wall_time", lambda: time.time_ns() // 1_000_000 + skew)
+    services = Services(Settings(database_url=new_database_url(tmp_path), simulate=0))
+    services.start()
+    try:
+        key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
+        begin = services.clock.now()
+        if is_async:
+            app = httpx.ASGITransport(app=Bridge(create_app(services), max_body_bytes=2**20, max_parked_polls=10))
+            client = Blocking(AsyncMirrorClient(URL, key, transport=app), request.getfixturevalue("loop"))
+        else:
+            client = MirrorClient(URL, key, transport=httpx.WSGITransport(app=create_app(services)))
+        with client, MirrorClient(URL, key, transport=httpx.WSGITransport(app=create_app(services))) as operator:
+            device_id = Bench(operator).add_device("light", RESOURCES)
+            Bench(operator).set_latency_seconds(device_id, 0.05)
+            result = client.plan([(device_id, LEVEL, 40), (device_id, SWITCH, True)]).apply()
+        assert result["status"].tolist() == ["success"] * 2
+        assert in_order(result)
+        for name in INSTANTS[:3]:
+            assert result[name].between(instant_of(begin), instant_of(services.clock.now())).all()
+        assert result["latency"].between(pd.Timedelta(milliseconds=50), pd.Timedelta(seconds=20)).all()
+    finally:
+        services.close()
+
+
+def test_a_ledger_meets_the_state_table(client, bench, now, lights):
+    plan = client.plan([(lights[0], LEVEL, 40)])
+    result = plan.apply()
+    bench.advance(3600)
+    state = client.state_frame(lights[:1], paths=[LEVEL])
+    assert state["requested_at"].tolist() == result["requested_at"].tolist()
+    assert state["desired_at"].tolist() == result["finished_at"].tolist()
+
+
+def test_a_request_that_waited_is_told_by_the_services_clock(client, bench, now, lights):
+    bench.set_online(lights[0], False)
+    begin = now()
+    waiting, expiring = (client.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
+    unsaid = client.begin_read(lights[0], LEVEL)
+    bench.advance(3600)
+    bench.set_online(lights[0], True)
+    assert waiting.exception() is None
+    frame = requests_frame(handles(waiting, expiring, unsaid))
+    assert frame["requested_at"].tolist() == [pd.Timestamp(begin)] * 3
+    assert frame["expires_at"].tolist() == [pd.Timestamp(begin + timedelta(hours=2))] * 3
+    assert frame["finished_at"].iloc[0] == begin + timedelta(hours=1)
+    # An hour there, not here.
+    assert timedelta(0) <= waiting.latency < timedelta(seconds=20)
+    assert frame["latency"].iloc[0] == pd.Timedelta(waiting.latency).floor("ms")
+
+
+def test_a_repeated_async_id_was_accepted_the_first_time(client, bench, now, lights):
+    bench.set_online(lights[0], False)
+    begin = now()
+    client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=600)
+    bench.advance(60)
+    again = client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=7200)
+    assert (again.accepted_at, again.expires_at) == (begin, begin + timedelta(seconds=600))
+    bench.set_online(lights[0], True)
+    assert again.exception() is None
+    bench.advance(60)
+    third = client.begin_write(lights[0], LEVEL, 40, async_id="once")
+    assert third.accepted_at == begin
+    assert third.exception() is None
+    frame = requests_frame(handles(again, third))
+    assert in_order(frame)
+    assert (frame["latency"] >= pd.Timedelta(0)).all()
+
+
+def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(client_over, now, lights):
+    def silent(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
+        for name in (REQUESTED_AT_HEADER, EXPIRES_AT_HEADER):
+            answer.headers.pop(name, None)
+        return answer
+
+    client = client_over(silent)
+    plan = client.plan([(lights[0], LEVEL, 40), (lights[1], LEVEL, 40)])
+    result = plan.apply(canary=0)
+    assert result["status"].tolist() == ["success"] * 2
+    assert result[["requested_at", "accepted_at", "expires_at"]].isna().all(axis=None)
+    assert result["finished_at"].tolist() == [pd.Timestamp(now())] * 2
+    assert result["latency"].between(pd.Timedelta(0), pd.Timedelta(seconds=20)).all()
+
+
+@pytest.mark.parametrize("told", ["yesterday", "2026-01-05T08:00:00", "", "9" * 400])
+def test_an_instant_that_is_none_does_not_lose_the_request(client_over, now, lights, told):
+    def garbled(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
+        if REQUESTED_AT_HEADER in answer.headers:
+            answer.headers[REQUESTED_AT_HEADER] = told
+        return answer
+
+    request = client_over(garbled).begin_write(lights[0], LEVEL, 40)
+    assert request.accepted_at is None
+    assert request.exception() is None
+
+
+def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(client, bench, now, lights):
+    bench.set_online(lights[0], False)
+    plan = client.plan([(lights[0], LEVEL, 40)])
+    for number in range(20):
+        client.begin_write(lights[0], SWITCH, bool(number % 2))
+    refused = plan.apply(timeout=0)
+    assert refused["status"].tolist() == ["unknown"]
+    assert refused[INSTANTS].isna().all(axis=None)
+    assert refused.attrs["mirror"]["taken_at"] is None
+    done = client.begin_write(lights[1], LEVEL, 40)
+    assert done.exception() is None
+    resumed = client.resume_request(done.async_id, lights[1], LEVEL, method="PUT")
+    assert resumed.exception() is None
+    frame = requests_frame(handles(resumed))
+    assert frame[["requested_at", "accepted_at", "expires_at", "latency"]].isna().all(axis=None)
+    assert frame["finished_at"].tolist() == [pd.Timestamp(now())]
+
+
+def test_only_received_at_is_of_the_clock_here(client, bench, now, lights):
+    client.subscribe(lights[0], LEVEL)
+    bench.set_value(lights[0], LEVEL, "30")
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    frame = client.events_frame(after=0, timeout=0)
+    assert (frame["changed_at"] == now()).all()
+    assert (frame["received_at"] >= before).all()
+    assert pd.Timestamp(frame.attrs["mirror"]["taken_at"]) == now()
+    assert events_frame([]).attrs["mirror"]["taken_at"] is None
+
+
+def test_an_empty_fleet_does_not_tell_the_time_and_does_not_drift(client):
+    state = client.state_frame()
+    assert state.attrs["mirror"]["taken_at"] is None
+    assert state.mirror.drift().empty
+    assert state.mirror.stale("1h").empty
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda table, **now: table.mirror.drift(**now), lambda table, **now: table.mirror.stale("1h", **now)]
+)
+def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(client, now, lights, ask):
+    client.read_value(lights[0], LEVEL)
+    client.write_value(lights[0], LEVEL, 40)
+    frame = client.state_frame(lights)
+    names = pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]})
+    merged = frame.merge(names, on="device_id")
+    assert "mirror" not in merged.attrs
+    with pytest.raises(ValueRefused) as refused:
+        ask(merged)
+    ways = [
+        "merged.attrs = frame.attrs",
+        'now=pd.Timestamp(frame.attrs["mirror"]["taken_at"])',
+        "now=client.get_device(device_id).created_at",
+    ]
+    assert all(way in str(refused.value) for way in ways)
+    assert "datetime.now" not in str(refused.value)
+    expected = ask(frame)
+    by_frame = ask(merged, now=pd.Timestamp(frame.attrs["mirror"]["taken_at"]))
+    by_device = ask(merged, now=client.get_device(lights[0]).created_at)
+    merged.attrs = frame.attrs
+    for found in (by_frame, by_device, ask(merged)):
+        assert found.astype(object).to_dict("list").items() >= expected.astype(object).to_dict("list").items()
