@@ -6,7 +6,6 @@ import csv
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk.cli.arguments import device_id, patterns_option
+from mirror_sdk.cli.arguments import patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
@@ -60,7 +59,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
     from mirror_sdk import _table_rows as tables
 
     with MirrorClient.from_env() as client:
-        made = client.plan(_wanted_values(client, file))
+        made = client.plan(_wanted_values(file))
         frame = made.frame
         if undo_file is not None:
             _write_values(made.values_before(), undo_file)
@@ -166,28 +165,27 @@ def _tell_written(rows: int, device_count: int, file: Path) -> None:
     click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
 
 
-def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+def _wanted_values(file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
     try:
-        return _read_wanted(client, file)
+        return _read_wanted(file)
     except (UnicodeDecodeError, csv.Error) as error:
         raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
 
 
-def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+def _read_wanted(file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for, each value as its path declares it."""
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.DictReader(lines)
         lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
         if lacking:
             raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
-        id_of = lru_cache(partial(device_id, client))
         wanted: list[tuple[str, str, object]] = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
-            wanted.append((id_of(with_formula(device)), path, _typed_or_text(with_formula(value), path)))
+            wanted.append((with_formula(device), path, _typed_or_text(with_formula(value), path)))
         return wanted
 
 
