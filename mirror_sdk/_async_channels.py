@@ -20,6 +20,7 @@ from typing import Protocol, Self, TypeVar
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Entry, Expectation, Inbox
 from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
@@ -52,6 +53,7 @@ class AsyncReader(Protocol):
     def pause_seconds(self) -> float: ...
     async def go_to_end(self) -> None: ...
     async def read(self, hold_seconds: float, /) -> Batch: ...
+    def beside(self, position: int | None, /) -> Self: ...
 
 
 class AsyncLogReader:
@@ -120,9 +122,16 @@ class AsyncLogReader:
             return batch
         return self._cursor.answered(poll)
 
+    def beside(self, position: int | None) -> Self:
+        """Another reader of the same log, from this position."""
+        return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
+
 
 class AsyncAnswerPump:
-    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time."""
+    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time.
+
+    In a child process it has a reader of its own; see :class:`mirror_sdk._channels.AnswerPump`.
+    """
 
     def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self.reader = reader
@@ -131,6 +140,14 @@ class AsyncAnswerPump:
         self._is_reading = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
+        self._position = reader.position
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Nobody reads here. What a task of the parent had read and not yet handed out is read again."""
+        self._is_reading = False
+        self._onlookers = set()
+        self.reader = self.reader.beside(self._position)
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -149,6 +166,7 @@ class AsyncAnswerPump:
             await self._look_on(deadline - self._clock())
         if not self._is_reading and self._is_stale():
             await self._as_reader(self.reader.go_to_end())
+            self._position = self.reader.position
             self._last_read_at = self._clock()
         return self.inbox.expect(async_id)
 
@@ -198,6 +216,7 @@ class AsyncAnswerPump:
         batch = await self.reader.read(hold_seconds)
         # The position has moved on: what is left out now would be lost.
         unreadable = await to_the_end(self._feed(batch.entries))
+        self._position = self.reader.position
         self._last_read_at = self._clock()
         warn_of(batch.gap, unreadable)
 
@@ -288,7 +307,7 @@ class AsyncWatch:
 
     It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
     an ``async`` one. An error in it is logged and kept, and the watch goes on. A failure that asking again would not
-    mend ends it, logged and kept as well.
+    mend ends it, logged and kept as well. In a child process it is stopped: the task stays with the parent.
     """
 
     def __init__(
@@ -304,7 +323,13 @@ class AsyncWatch:
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
         self._turns = Turns()
+        self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here: its task belongs to the loop of the parent."""
+        self._is_of_parent = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -320,7 +345,7 @@ class AsyncWatch:
     @property
     def is_running(self) -> bool:
         """Whether it still calls back."""
-        return not self._task.done()
+        return not self._is_of_parent and not self._task.done()
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -334,6 +359,8 @@ class AsyncWatch:
 
     async def stop(self, timeout: float = 10.0) -> None:
         """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        if self._is_of_parent:
+            return
         self._task.cancel()
         if self._task is not asyncio.current_task():
             await asyncio.wait([self._task], timeout=timeout)

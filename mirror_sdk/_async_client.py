@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -18,10 +18,12 @@ from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -36,7 +38,18 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
@@ -68,14 +81,18 @@ class AsyncMirrorClient:
     """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
 
     Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
-    cancelled leaves nothing behind.
+    cancelled leaves nothing behind. A process that is forked uses it on an event loop of its own.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
@@ -90,11 +107,12 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = AsyncSender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -111,6 +129,7 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """As :meth:`mirror_sdk.MirrorClient.from_env`."""
         settings = Settings.load(base_url, api_key)
@@ -120,6 +139,7 @@ class AsyncMirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     async def aclose(self) -> None:
@@ -138,6 +158,9 @@ class AsyncMirrorClient:
 
     def __repr__(self) -> str:
         return f"<AsyncMirrorClient {self.base_url}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_sent(self)
 
     async def is_healthy(self) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
@@ -460,7 +483,7 @@ class AsyncMirrorClient:
         # What makes the rows may belong to this thread.
         wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
         found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
-        return await self._plan_of(await off_loop(with_ids, wants, found.ids))
+        return await self._plan_of(await off_loop(with_ids, wants, found.ids), await self._run(unclear(found)))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
@@ -688,7 +711,7 @@ class AsyncMirrorClient:
         listed = (await self.list_devices(filters=request.sent_filters)).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
+    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
@@ -700,7 +723,7 @@ class AsyncMirrorClient:
             for begin in range(0, len(listed), MOST_AT_ONCE):
                 some = listed[begin : begin + MOST_AT_ONCE]
                 known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
-        planned = await off_loop(check_all, wants, known)
+        planned = await off_loop(check_all, wants, known, reasons or {})
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     async def _get_object(self, device_id: str) -> DeviceObject:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NoReturn
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
@@ -48,6 +49,12 @@ class PlacedRequest:
     asked: Value | None = None
     _expectation: Expectation
     _begun_seconds: float | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a request cannot be sent to another process, for its client is here; take it up there with"
+            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+        )
 
     @property
     def answer(self) -> AsyncResponse | None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pandas as pd
 
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
 from mirror_sdk.async_device_request import AsyncDeviceRequest
@@ -40,6 +41,11 @@ class AsyncPlan(PlanReport):
         super().__init__(planned, server)
         self._write = write
         self._make_plan = make_plan
+        self._begin_in_child()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is not being applied here, whatever a task of the parent does."""
         self._stopped = asyncio.Event()
         self._is_applying = False
 

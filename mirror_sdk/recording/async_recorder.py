@@ -13,6 +13,7 @@ from typing import ParamSpec, Self
 import pandas as pd
 
 from mirror_sdk._async_channels import AsyncLogReader
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
@@ -41,7 +42,13 @@ class AsyncRecorder:
         self._take_state = take_state
         self.failure: Exception | None = None
         self._ending = asyncio.Lock()
+        self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here: its task belongs to the loop of the parent, which goes on with the files."""
+        self._is_of_parent = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,7 +80,7 @@ class AsyncRecorder:
     @property
     def is_running(self) -> bool:
         """Whether it still records."""
-        return not self._task.done()
+        return not self._is_of_parent and not self._task.done()
 
     @property
     def recording(self) -> Recording:
@@ -92,6 +99,8 @@ class AsyncRecorder:
         Raises:
             OSError: The rest could not be written.
         """
+        if self._is_of_parent:
+            return
         self._task.cancel()
         async with self._ending:
             try:

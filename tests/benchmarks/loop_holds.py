@@ -48,8 +48,9 @@ def measure(run: Run) -> Iterator[Figure]:
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one, "--simulate", "0"))
         add_lights(server.url, filled.key, min(_MOST_WRITES, run.scale.loop_devices))
-        for _ in range(min(_MOST_ROUNDS, run.scale.rounds)):
-            arguments = (server.url, filled.key, _PATH)
+        for number in range(min(_MOST_ROUNDS, run.scale.rounds)):
+            # Another value each time: one that is there already is not written.
+            arguments = (server.url, filled.key, _PATH, str(number))
             with program("loop_program.py", *arguments, folder=run.folder, cores=run.cores.client) as caller:
                 for what in ("first snapshot", *_CALLS):
                     answer = caller.ask(call=what.removeprefix("first "))

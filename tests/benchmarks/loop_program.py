@@ -1,8 +1,8 @@
 """Calls of the asynchronous client, and for how long each kept the other tasks of its loop waiting; lines of JSON.
 
-Arguments: URL, key, path of the resource that is written. A line names a call; the answer has the longest hold and how
-long the call took. A task beside it asks to go on each millisecond: how much later it does is how long the loop was
-held, by whichever thread.
+Arguments: URL, key, path of the resource that is written, the number to write. A line names a call; the answer has the
+longest hold and how long the call took. A task beside it asks to go on each millisecond: how much later it does is how
+long the loop was held, by whichever thread.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Ticker:
 class Calls:
     """The calls, by their names; what one of them gives is there for those after it."""
 
-    def __init__(self, client: AsyncMirrorClient, path: str, lights: list[str], folder: Path) -> None:
+    def __init__(self, client: AsyncMirrorClient, path: str, value: int, lights: list[str], folder: Path) -> None:
         self._client = client
         self._path = path
         self._lights = lights
         self._folder = folder
-        self._value = 0
+        self._value = value
         self._kept: dict[str, Any] = {}
 
     async def list_devices(self) -> None:
@@ -75,7 +75,6 @@ class Calls:
         self._kept["frame"] = await self._client.refresh(self._kept["frame"])
 
     async def plan(self) -> None:
-        self._value = (self._value + 1) % 100
         wanted = [(device_id, self._path, self._value) for device_id in self._lights]
         self._kept["plan"] = await self._client.plan(wanted)
 
@@ -109,12 +108,12 @@ class Calls:
 
 
 async def main() -> None:
-    url, key, path = sys.argv[1:]
+    url, key, path, value = sys.argv[1:]
     loop = asyncio.get_running_loop()
     with TemporaryDirectory() as folder:
         async with AsyncMirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
             lights = (await client.list_devices(endpoint_type="Light")).ids
-            calls = Calls(client, path, lights, Path(folder))
+            calls = Calls(client, path, int(value), lights, Path(folder))
             ticker = Ticker()
             ticking = asyncio.create_task(ticker.run())
             while line := await loop.run_in_executor(None, sys.stdin.readline):
