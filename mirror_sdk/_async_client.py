@@ -22,6 +22,7 @@ from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -36,7 +37,18 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
@@ -73,9 +85,13 @@ class AsyncMirrorClient:
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
@@ -90,11 +106,12 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = AsyncSender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -111,6 +128,7 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """As :meth:`mirror_sdk.MirrorClient.from_env`."""
         settings = Settings.load(base_url, api_key)
@@ -120,6 +138,7 @@ class AsyncMirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     async def aclose(self) -> None:
@@ -449,7 +468,7 @@ class AsyncMirrorClient:
 
         wants = read_wanted(wanted)
         found = await self._run(look_up(self._names, names_in(wants)))
-        return await self._plan_of(with_ids(wants, found.ids))
+        return await self._plan_of(with_ids(wants, found.ids), await self._run(unclear(found)))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
@@ -661,7 +680,7 @@ class AsyncMirrorClient:
         listed = (await self.list_devices(filters=request.sent_filters)).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
+    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import KnownDevice, check_all
         from mirror_sdk.plan.wanted import device_chunks
@@ -671,7 +690,12 @@ class AsyncMirrorClient:
             listed += await self.list_devices(filters={"id__in": chunk})
         mirrored = await self._get_devices([device.id for device in listed])
         known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return AsyncPlan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     async def _get_object(self, device_id: str) -> DeviceObject:
         return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))

@@ -19,6 +19,7 @@ from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -32,7 +33,18 @@ from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
@@ -80,9 +92,13 @@ class MirrorClient:
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address, the key, the time-out or the limit cannot be used.
@@ -96,6 +112,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
         from mirror_sdk._sender import Sender
@@ -103,7 +120,7 @@ class MirrorClient:
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = Sender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -120,6 +137,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
 
@@ -140,6 +158,7 @@ class MirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     def close(self) -> None:
@@ -737,7 +756,7 @@ class MirrorClient:
 
         wants = read_wanted(wanted)
         found = self._run(look_up(self._names, names_in(wants)))
-        return self._plan_of(with_ids(wants, found.ids))
+        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found)))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -1144,7 +1163,7 @@ class MirrorClient:
         listed = self.list_devices(filters=request.sent_filters).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    def _plan_of(self, wants: Sequence[Want]) -> Plan:
+    def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import KnownDevice, check_all
         from mirror_sdk.plan.wanted import device_chunks
@@ -1153,7 +1172,12 @@ class MirrorClient:
         for chunk in device_chunks(wants):
             for device in self.list_devices(filters={"id__in": chunk}):
                 known[device.id] = KnownDevice(device, self._get_object(device.id))
-        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return Plan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         after: str | None = None

@@ -15,7 +15,6 @@ from mirror_sdk._operations import Gap, Poll
 from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
-_OPENING_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class LogCursor:
 
     def opening_poll(self) -> Operation[Poll]:
         """Ask where the log ends."""
-        return _operations.poll_log(None, hold_seconds=0, attempts=_OPENING_ATTEMPTS)
+        return _operations.poll_log(None, hold_seconds=0, max_retries=None)
 
     def next_poll(self, hold_seconds: float) -> Operation[Poll]:
         """Ask for what follows the position, or for the position while there is none."""

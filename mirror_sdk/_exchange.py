@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,8 +18,8 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
 
-SAFE_TO_REPEAT = 3
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 class Answer(Protocol):
@@ -52,8 +54,8 @@ class Operation(Generic[T]):
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
-        attempts: How often it may be sent when its answer is lost on the way, or it is refused for a moment only.
-            ``None`` goes by the method: what means the same twice as once may be sent three times.
+        is_repeatable: Whether it means the same twice as once, whatever its method.
+        max_retries: How often it may be sent again; ``None`` goes by the client.
         also_reads: Statuses from 300 on that are no error here.
     """
 
@@ -64,15 +66,15 @@ class Operation(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
     hold_seconds: int = 0
-    attempts: int | None = None
+    is_repeatable: bool = False
+    max_retries: int | None = None
     also_reads: frozenset[int] = frozenset()
 
-    @property
-    def most_attempts(self) -> int:
-        """How often it may be sent."""
-        if self.attempts is not None:
-            return self.attempts
-        return SAFE_TO_REPEAT if self.method in _IDEMPOTENT else 1
+    def most_attempts(self, max_retries: int) -> int:
+        """How often a client with so many retries may send it."""
+        if not self.is_repeatable and self.method not in _IDEMPOTENT:
+            return 1
+        return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
     def finish(self, answer: Answer) -> T:
         """The result.
@@ -145,12 +147,21 @@ def read_error_body(answer: Answer) -> ErrorBody:
 
 
 def _read_retry_after(answer: Answer) -> float | None:
-    given = answer.headers.get("Retry-After", "")
-    if given.isdecimal():
+    """RFC 9110 10.2.3: seconds, for which some services give fractions, or a moment."""
+    given = answer.headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(given):
         return float(given)
-    try:
-        # A moment is told by the clock of who answered, so it is compared with that one.
-        moment, answered_at = parsedate_to_datetime(given), parsedate_to_datetime(answer.headers.get("Date", ""))
-        return max(0.0, (moment - answered_at).total_seconds())
-    except (TypeError, ValueError):
+    moment = _read_moment(given)
+    if moment is None:
         return None
+    # A moment is told by the clock of who answered, so it is compared with that one where it is told.
+    answered_at = _read_moment(answer.headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (moment - answered_at).total_seconds())
+
+
+def _read_moment(given: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(given)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

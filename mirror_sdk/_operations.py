@@ -19,7 +19,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import text
-from mirror_sdk._exchange import SAFE_TO_REPEAT, Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._exchange import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
@@ -144,7 +144,7 @@ def get_snapshot(
     form: str,
     compression: str,
     changed_after: int | None,
-    attempts: int | None = None,
+    max_retries: int | None = None,
 ) -> Operation[None]:
     """The fleet snapshot, an answer to be read as it arrives. Source: wire.md 7."""
     params: dict[str, str | int | Sequence[str]] = {**filters, "path": list(paths)}
@@ -154,7 +154,7 @@ def get_snapshot(
         params["changed_after"] = changed_after
     # An Arrow stream is compressed in itself.
     headers = {"Accept": form, "Accept-Encoding": "identity"} if form == ARROW else {"Accept": form}
-    return Operation("GET", routes.SNAPSHOT, nothing, params=params, headers=headers, attempts=attempts)
+    return Operation("GET", routes.SNAPSHOT, nothing, params=params, headers=headers, max_retries=max_retries)
 
 
 def get_device_ranges(filters: Mapping[str, str], devices_per_range: int) -> Operation[DeviceRanges]:
@@ -249,7 +249,7 @@ def place_device_request(
         params={"async-id": async_id},
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
-        attempts=SAFE_TO_REPEAT,
+        is_repeatable=True,
     )
 
 
@@ -320,15 +320,15 @@ def delete_subscriptions(device_id: str) -> Operation[None]:
 # Notification channel, service
 
 
-def poll_log(after: int | None, *, hold_seconds: float, attempts: int = 1) -> Operation[Poll]:
+def poll_log(after: int | None, *, hold_seconds: float, max_retries: int | None = 0) -> Operation[Poll]:
     """Read the notification log behind a position; ``None`` asks for the position of its end. Source: wire.md 4.
 
-    The wire takes whole seconds, so the hold is rounded up.
+    The wire takes whole seconds, so the hold is rounded up. A poll is not sent again: its reader goes on by itself.
     """
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
     return Operation(
-        "GET", routes.PULL, partial(_read_poll, after), params=params, hold_seconds=hold, attempts=attempts
+        "GET", routes.PULL, partial(_read_poll, after), params=params, hold_seconds=hold, max_retries=max_retries
     )
 
 
@@ -369,7 +369,7 @@ def delete_poll_channel() -> Operation[None]:
 
 def get_health() -> Operation[None]:
     """Succeeds when the service is up."""
-    return Operation("GET", routes.HEALTH, nothing, attempts=1)
+    return Operation("GET", routes.HEALTH, nothing, max_retries=0)
 
 
 # Building

@@ -12,6 +12,7 @@ from mirror_sdk.errors import CompatibilityWarning, ConnectionFailed, GapWarning
 from mirror_sdk.status import ClientStatus
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
+DEFAULT_MAX_RETRIES = 2
 DEFAULT_IDLE_SECONDS = 60.0
 DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 3600.0

@@ -77,12 +77,15 @@ class KnownDevice:
     mirrored: DeviceObject
 
 
+_NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
 NO_EARLIER = object()
 """In the place of a value: there was none to go back to."""
 
 
-def check_all(wants: Sequence[Want], devices: Mapping[str, KnownDevice]) -> list[PlannedWrite]:
-    """The writes of a plan, in the order in which they are wanted."""
+def check_all(
+    wants: Sequence[Want], devices: Mapping[str, KnownDevice], reasons: Mapping[str, str]
+) -> list[PlannedWrite]:
+    """The writes of a plan, in the order in which they are wanted; ``reasons`` says of a name why it leads nowhere."""
     values: dict[tuple[str, str], list[object]] = defaultdict(list)
     for want in wants:
         values[want.device_id, want.path].append(want.value)
@@ -90,16 +93,17 @@ def check_all(wants: Sequence[Want], devices: Mapping[str, KnownDevice]) -> list
     planned = []
     for want in wants:
         key = want.device_id, want.path
-        planned.append(_plan(want, devices.get(want.device_id), values[key], is_repeated=key in seen))
+        why = reasons.get(want.device_id, _NO_SUCH_DEVICE)
+        planned.append(_plan(want, devices.get(want.device_id), why, values[key], is_repeated=key in seen))
         seen.add(key)
     return planned
 
 
-def _plan(want: Want, device: KnownDevice | None, values: list[object], *, is_repeated: bool) -> PlannedWrite:
+def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object], *, is_repeated: bool) -> PlannedWrite:
     resource = device.mirrored.resources.get(want.path) if device else None
     wanted, finding = _value_of(want)
     if finding is None:
-        finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, resource)
+        finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, why, resource)
     if finding is None and resource is not None and device is not None:
         finding = _of_state(wanted, resource, device.listed)
     current = resource and _current(resource)
@@ -145,9 +149,9 @@ def _differs(one: object, other: object) -> bool:
         return True
 
 
-def _of_device(want: Want, device: KnownDevice | None, resource: Resource | None) -> Finding | None:
+def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resource | None) -> Finding | None:
     if device is None:
-        return _refuse(Check.UNKNOWN_DEVICE, "there is no such device; client.list_devices() shows those there are")
+        return _refuse(Check.UNKNOWN_DEVICE, why)
     if resource is None:
         return _refuse(Check.UNKNOWN_RESOURCE, f"{device.listed.endpoint_name} has no resource {want.path}")
     return None
@@ -176,9 +180,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return reported or desired
-    return desired if desired.desired_at >= reported.reported_at else reported
+    return reported if resource.is_reported_since else desired
 
 
 def _is_uncertain(resource: Resource) -> bool:
@@ -186,14 +188,12 @@ def _is_uncertain(resource: Resource) -> bool:
 
     Why a write of another application failed is not told: then it may have.
     """
-    reported, desired = resource.reported, resource.desired
+    desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:
         return False
     if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return True
-    return desired.desired_at >= reported.reported_at
+    return not resource.is_reported_since
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:
