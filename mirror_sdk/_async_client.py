@@ -82,8 +82,8 @@ class AsyncMirrorClient:
 
     Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
     cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a thread, so
-    that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is forked uses
-    it on an event loop of its own.
+    that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
+    forked uses it on an event loop of its own.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
