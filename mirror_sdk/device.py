@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 class ReportedValue:
     """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
 
-    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that.
+    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that. ``revision`` is the
+    number of the mirror's change that brought it, ``None`` where the service does not tell it (wire.md 1).
     """
 
     value: Value
     reported_at: datetime | None
     expires_at: datetime | None
     origin: str | None = None
+    revision: int | None = None
 
     def __repr__(self) -> str:
         return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
@@ -49,7 +51,8 @@ class DesiredValue:
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
     ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
-    write failed; the service tells that only to the application that placed it (specification 3.1 and 7).
+    write failed; the service tells that only to the application that placed it (specification 3.1 and 7). ``revision``
+    is the number of the mirror's change that made all of this what it is, ``None`` where the service does not tell it.
     """
 
     value: Value
@@ -58,6 +61,7 @@ class DesiredValue:
     status_updated_at: datetime | None
     requested_at: datetime | None
     category: str | None = None
+    revision: int | None = None
 
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.name}"
@@ -104,6 +108,28 @@ class Resource:
         40
         """
         return None if self.desired is None else self.desired.value.python
+
+    @property
+    def is_reported_since(self) -> bool | None:
+        """Whether the value was reported after the last write of it was issued, or has ended; ``None`` if unknown.
+
+        The revisions tell, also within one millisecond; without them the times do, unless they are the same. It is
+        unknown too where nothing was reported or nothing was written. Source: wire.md 1.
+
+        >>> client.read_value(light, "/3311/0/5851")
+        10
+        >>> client.write_value(light, "/3311/0/5851", 40)
+        >>> client.get_device(light)["/3311/0/5851"].is_reported_since
+        False
+        """
+        reported, desired = self.reported, self.desired
+        if reported is None or desired is None:
+            return None
+        if reported.revision is not None and desired.revision is not None and reported.revision != desired.revision:
+            return reported.revision > desired.revision
+        if reported.reported_at is None or desired.desired_at is None or reported.reported_at == desired.desired_at:
+            return None
+        return reported.reported_at > desired.desired_at
 
     def __repr__(self) -> str:
         return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
@@ -335,7 +361,7 @@ def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
     if reported.value is None:
         return None
     value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin)
+    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin, reported.revision)
 
 
 def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
@@ -350,6 +376,7 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
         status_updated_at=desired.status_updated_at,
         requested_at=desired.requested_at,
         category=desired.category,
+        revision=desired.revision,
     )
 
 

@@ -83,10 +83,14 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
 @main.command()
 @patterns_option
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
-@click.option("--check", is_flag=True, help="End with status 1 if anything drifts.")
+@click.option("--unconfirmed", is_flag=True, help="Also what was reported before the device took the write.")
+@click.option("--check", is_flag=True, help="End with status 1 if anything is shown.")
 @form_options
-def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
+def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool, form: Form) -> None:
     """Show where desired and reported values differ, in the whole fleet.
+
+    A value that was reported before the device took another one accuses nobody: it is unconfirmed, and left out without
+    --unconfirmed. A read confirms it, or shows that the device did otherwise.
 
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check
@@ -96,7 +100,7 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 
     with MirrorClient.from_env() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = mirror(state).drift(tolerance=tolerance)
+    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)

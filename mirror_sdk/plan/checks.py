@@ -180,9 +180,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return reported or desired
-    return desired if desired.desired_at >= reported.reported_at else reported
+    return reported if resource.is_reported_since else desired
 
 
 def _is_uncertain(resource: Resource) -> bool:
@@ -190,14 +188,12 @@ def _is_uncertain(resource: Resource) -> bool:
 
     Why a write of another application failed is not told: then it may have.
     """
-    reported, desired = resource.reported, resource.desired
+    desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:
         return False
     if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return True
-    return desired.desired_at >= reported.reported_at
+    return not resource.is_reported_since
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:

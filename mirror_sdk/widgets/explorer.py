@@ -22,6 +22,7 @@ _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
     DriftKind.REVERTED: "mirror-warn",
+    DriftKind.UNCONFIRMED: "",
     DriftKind.NEVER_REPORTED: "mirror-warn",
     DriftKind.TYPE_MISMATCH: "mirror-warn",
 }
@@ -218,12 +219,17 @@ class _Row:
         self.subscribe_button.tooltip = f"{verb} {row.path} of {device}"
 
 
-def _cells(row: ResourceRow) -> list[tuple[str, str, str]]:
+def _cells(row: ResourceRow) -> list[tuple[str, str, str, str]]:
     drift = f"mirror-mark {_DRIFT_CLASSES[row.drift]}" if row.drift else ""
     reported_at = f"{row.reported_at} · stale" if row.is_stale else row.reported_at
     return [
-        ("resource", f"{row.path}\n{row.label}".rstrip(), ""),
-        ("value", f"{row.activity or row.value or 'no value yet'}\n{reported_at}", "" if row.value else "mirror-dim"),
-        ("drift", row.drift_text, drift),
-        ("subscription", row.subscription, ""),
+        ("resource", f"{row.path}\n{row.label}".rstrip(), "", ""),
+        (
+            "value",
+            f"{row.activity or row.value or 'no value yet'}\n{reported_at}",
+            "" if row.value else "mirror-dim",
+            "",
+        ),
+        ("drift", row.drift_text, drift, row.drift_hint),
+        ("subscription", row.subscription, "", ""),
     ]
