@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 
@@ -131,7 +131,7 @@ class AsyncSender:
     async def receive(
         self,
         operation: Operation[None],
-        read: Callable[[Mapping[str, str], BinaryIO], T],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
         """Send it and have the answer read as it arrives, in a thread; see :meth:`mirror_sdk._sender.Sender.receive`.
@@ -155,12 +155,15 @@ class AsyncSender:
             raise
 
     async def _receive(
-        self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T], deadline: Deadline
+        self,
+        operation: Operation[None],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
+        deadline: Deadline,
     ) -> T:
         async with self._turn(operation, deadline):
             answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
             chunks = _Chunks(_pieces(answer, deadline, BUFFER_BYTES))
-            body = io.BufferedReader(Body(chunks), BUFFER_BYTES)
+            body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
             # Reading takes a while, in which other tasks go on.
             reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
             try:
