@@ -17,6 +17,7 @@ from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._deadline import Deadline, Pace
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
 from mirror_sdk._sender import (
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 MOST_AT_ONCE = 8
 """How many requests are under way at once, held polls aside: httpx gets slower with more."""
+MOST_BYTES_ON_LOOP = 32 * 1024
+"""Of an answer that is read on the loop: that takes a millisecond at most, and to have it read by a thread a tenth."""
 
 
 class AsyncSender:
@@ -173,6 +176,9 @@ class AsyncSender:
             finally:
                 chunks.stop()
                 await asyncio.wait([reading])
+                if not reading.cancelled():
+                    # Else it is reported as what nobody has looked at.
+                    reading.exception()
                 await answer.aclose()
 
     @asynccontextmanager
@@ -211,7 +217,10 @@ class AsyncSender:
 
     async def _send(self, operation: Operation[T], deadline: Deadline) -> T:
         async def attempt() -> T:
-            return operation.finish(await self._exchange(operation, deadline))
+            answer = await self._exchange(operation, deadline)
+            if len(answer.content) <= MOST_BYTES_ON_LOOP:
+                return operation.finish(answer)
+            return await off_loop(operation.finish, answer)
 
         return await self._repeat(operation, deadline, attempt)
 
@@ -235,7 +244,8 @@ class AsyncSender:
             request = self._http.build_request(
                 **request_arguments(operation, self._base_url, self._timeout_seconds, deadline)
             )
-            answer = await self._within(operation, deadline, self._http.send(request, stream=True))
+            async with _closed_when_cancelled(request):
+                answer = await self._within(operation, deadline, self._http.send(request, stream=True))
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
         self._connections.note(answer.extensions.get("network_stream"))
@@ -330,6 +340,27 @@ async def _next_piece(arriving: AsyncIterator[bytes], deadline: Deadline) -> byt
         raw = await anext(arriving, None)
     deadline.arrived(len(raw or b""))
     return raw
+
+
+@asynccontextmanager
+async def _closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
+    """Closes a connection that is cancelled while it is being encrypted, which httpcore leaves open."""
+    begun: list[Any] = []
+
+    async def note(event: str, about: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            begun.append(about["return_value"])
+        elif event == "connection.start_tls.complete":
+            begun.clear()
+
+    if request.url.scheme == "https":
+        request.extensions["trace"] = note
+    try:
+        yield
+    except BaseException:
+        for connection in begun:
+            await connection.aclose()
+        raise
 
 
 @asynccontextmanager

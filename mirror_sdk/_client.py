@@ -27,13 +27,24 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import events_table, state_table
+from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
@@ -336,9 +347,10 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        parts = StateParts(paths=paths, raw=raw)
         chosen = self.list_devices().ids if devices is None else self._ids_of_all(devices)
-        objects = [self._get_object(device_id) for device_id in chosen]
-        return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+        parts.add(map(self._get_object, chosen))
+        return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
         self,
@@ -504,7 +516,7 @@ class MirrorClient:
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return refreshing.refreshed(frame, request, taken, tables)
 
     # Device requests
 
@@ -749,7 +761,7 @@ class MirrorClient:
 
         wants = read_wanted(wanted)
         found = self._run(look_up(self._names, names_in(wants)))
-        return self._plan_of(with_ids(wants, found.ids))
+        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found)))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -1156,16 +1168,22 @@ class MirrorClient:
         listed = self.list_devices(filters=request.sent_filters).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    def _plan_of(self, wants: Sequence[Want]) -> Plan:
+    def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        known = {}
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = KnownDevice(device, self._get_object(device.id))
-        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+            listed = self.list_devices(filters={"id__in": chunk})
+            known |= known_devices(listed, map(self._get_object, listed.ids), paths)
+        return Plan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
         pages = _operations.Pages()

@@ -12,7 +12,7 @@ from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import frame_of
 from mirror_sdk.frames.device_batches import taken_apart
-from mirror_sdk.frames.state import checked_patterns
+from mirror_sdk.frames.state import REVISIONS, checked_patterns
 from mirror_sdk.object_table import SENSOR_UNITS
 from mirror_sdk.wire.snapshot import Compression
 
@@ -109,7 +109,8 @@ class SnapshotRequest:
                 raw="reported_raw" in frame,
                 tz=str(frame["reported_at"].dt.tz),
                 server=server,
-                revision=about["revision"],
+                # What an earlier version made lacks the revisions of its rows: all are taken anew.
+                revision=about["revision"] if set(REVISIONS) <= set(frame.columns) else None,
             )
         except (AttributeError, LookupError, TypeError) as exc:
             raise ValueRefused(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc

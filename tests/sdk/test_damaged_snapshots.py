@@ -91,6 +91,8 @@ DAMAGED = {
     "a desired value of no device": ([[desired(resource=-1)]], "not there"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
     "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
+    "a revision that is none": ([[resources(0, reported_revision=-1)]], "reported_revision"),
+    "a revision of a write that is none": ([[desired(desired_revision=-1)]], "desired_revision"),
 }
 
 
