@@ -11,18 +11,21 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Expectation, Inbox
+from mirror_sdk._fork import tell_in_child
+from mirror_sdk._inbox import Entry, Expectation, Inbox
+from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -50,6 +53,7 @@ class AsyncReader(Protocol):
     def pause_seconds(self) -> float: ...
     async def go_to_end(self) -> None: ...
     async def read(self, hold_seconds: float, /) -> Batch: ...
+    def beside(self, position: int | None, /) -> Self: ...
 
 
 class AsyncLogReader:
@@ -118,9 +122,16 @@ class AsyncLogReader:
             return batch
         return self._cursor.answered(poll)
 
+    def beside(self, position: int | None) -> Self:
+        """Another reader of the same log, from this position."""
+        return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
+
 
 class AsyncAnswerPump:
-    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time."""
+    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time.
+
+    In a child process it has a reader of its own; see :class:`mirror_sdk._channels.AnswerPump`.
+    """
 
     def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self.reader = reader
@@ -129,6 +140,14 @@ class AsyncAnswerPump:
         self._is_reading = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
+        self._position = reader.position
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Nobody reads here. What a task of the parent had read and not yet handed out is read again."""
+        self._is_reading = False
+        self._onlookers = set()
+        self.reader = self.reader.beside(self._position)
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -147,6 +166,7 @@ class AsyncAnswerPump:
             await self._look_on(deadline - self._clock())
         if not self._is_reading and self._is_stale():
             await self._as_reader(self.reader.go_to_end())
+            self._position = self.reader.position
             self._last_read_at = self._clock()
         return self.inbox.expect(async_id)
 
@@ -194,9 +214,19 @@ class AsyncAnswerPump:
 
     async def _read(self, hold_seconds: float) -> None:
         batch = await self.reader.read(hold_seconds)
-        self.inbox.feed(batch.entries)
+        # The position has moved on: what is left out now would be lost.
+        unreadable = await to_the_end(self._feed(batch.entries))
+        self._position = self.reader.position
         self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
+
+    async def _feed(self, entries: Iterable[Entry]) -> set[str]:
+        unreadable: set[str] = set()
+        turns = Turns()
+        for entry in entries:
+            unreadable |= self.inbox.feed([entry])
+            await turns.give()
+        return unreadable
 
 
 class AsyncEvents(AsyncIterator[Event]):
@@ -221,7 +251,9 @@ class AsyncEvents(AsyncIterator[Event]):
         self._left = limit
         self._clock = clock
         self._now = now
-        self._waiting: deque[Event] = deque()
+        self._waiting: Iterator[Event] = iter(())
+        self._told: set[str] = set()
+        self._turns = Turns(clock)
 
     def __aiter__(self) -> Self:
         return self
@@ -230,18 +262,28 @@ class AsyncEvents(AsyncIterator[Event]):
         if self._left == 0:
             raise StopAsyncIteration
         await self._begin()
+        # Thousands may be there already, and nothing else would have a turn between them.
+        await self._turns.give()
         # The time the taker spends on an event does not count.
         deadline = self._clock() + self._timeout_seconds
+        event = next(self._waiting, None)
         # However short the time, all that is there already is given.
         is_at_end = False
-        while not self._waiting and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
             batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
-            self._waiting.extend(read_events(batch, self._now()))
-            is_at_end = not self._waiting
-            warn_of(batch)
-        if self._waiting:
+            self._waiting, self._told = read_events(batch, self._now()), set()
+            warn_of(batch.gap)
+            event = next(self._waiting, None)
+            is_at_end = event is None
+        if event is not None:
+            if unreadable := unreadable_keys([event]) - self._told:
+                # It comes at the next step where a warning is an error.
+                self._waiting = chain([event], self._waiting)
+                self._told |= unreadable
+                warn_of(None, unreadable)
+                next(self._waiting)
             self._left = None if self._left is None else self._left - 1
-            return self._waiting.popleft()
+            return event
         if self._reader.last_failure is not None:
             raise self._reader.last_failure
         raise StopAsyncIteration
@@ -265,7 +307,7 @@ class AsyncWatch:
 
     It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
     an ``async`` one. An error in it is logged and kept, and the watch goes on. A failure that asking again would not
-    mend ends it, logged and kept as well.
+    mend ends it, logged and kept as well. In a child process it is stopped: the task stays with the parent.
     """
 
     def __init__(
@@ -280,7 +322,14 @@ class AsyncWatch:
         self._wants = wants
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._turns = Turns()
+        self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here: its task belongs to the loop of the parent."""
+        self._is_of_parent = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,7 +345,7 @@ class AsyncWatch:
     @property
     def is_running(self) -> bool:
         """Whether it still calls back."""
-        return not self._task.done()
+        return not self._is_of_parent and not self._task.done()
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -310,6 +359,8 @@ class AsyncWatch:
 
     async def stop(self, timeout: float = 10.0) -> None:
         """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        if self._is_of_parent:
+            return
         self._task.cancel()
         if self._task is not asyncio.current_task():
             await asyncio.wait([self._task], timeout=timeout)
@@ -323,7 +374,10 @@ class AsyncWatch:
             self._errors.append(error)
 
     async def _deliver(self, batch: Batch) -> None:
-        for event in filter(self._wants, read_events(batch, self._now())):
+        for event in read_events(batch, self._now()):
+            await self._turns.give()
+            if not self._wants(event):
+                continue
             try:
                 made = self._callback(event)
                 if inspect.isawaitable(made):

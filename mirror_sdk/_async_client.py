@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 import httpx
@@ -18,9 +18,12 @@ from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
+from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -28,14 +31,25 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import events_table, state_table
+from mirror_sdk._tables import StateParts
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
@@ -67,14 +81,20 @@ class AsyncMirrorClient:
     """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
 
     Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
-    cancelled leaves nothing behind.
+    cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a thread, so
+    that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
+    forked uses it on an event loop of its own.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
@@ -89,11 +109,12 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = AsyncSender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = AsyncSender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -110,6 +131,7 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """As :meth:`mirror_sdk.MirrorClient.from_env`."""
         settings = Settings.load(base_url, api_key)
@@ -119,6 +141,7 @@ class AsyncMirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     async def aclose(self) -> None:
@@ -138,13 +161,17 @@ class AsyncMirrorClient:
     def __repr__(self) -> str:
         return f"<AsyncMirrorClient {self.base_url}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_sent(self)
+
     async def is_healthy(self) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
         try:
-            await self._send(_operations.get_health())
-        except (ConnectionFailed, ServerError):
+            return await self._send(_operations.get_health())
+        except (ClientClosed, ConfigError):
+            raise
+        except MirrorError:
             return False
-        return True
 
     def status(self) -> ClientStatus:
         """As :meth:`mirror_sdk.MirrorClient.status`."""
@@ -175,11 +202,12 @@ class AsyncMirrorClient:
         )
         limit = count("limit", limit)
         devices: list[Device] = []
+        pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(devices) < limit:
             page = await self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            after = pages.next_after(page)
             devices += page.data
-            after = _operations.next_page_after(page)
             if after is None:
                 break
         return DeviceList(devices[:limit])
@@ -220,8 +248,12 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
+        await import_off_loop("mirror_sdk.frames")
+        parts = await off_loop(StateParts, paths=paths, raw=raw)
         chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
-        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
+        for begin in range(0, len(chosen), MOST_AT_ONCE):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
         self,
@@ -237,6 +269,7 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest.of(
@@ -267,6 +300,7 @@ class AsyncMirrorClient:
         overwrite: bool = False,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -279,22 +313,26 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
+        writer = await off_loop(
+            DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        )
+        async with entered_off_loop(writer):
             taken = await self._take(request, writer.add)
-            return writer.finish(request.about(taken, writer.rows))
+            return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+        await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        request = SnapshotRequest.from_frame(frame, server=self.base_url)
+        request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = await self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return await off_loop(refreshing.refreshed, frame, request, taken, tables)
 
     # Device requests
 
@@ -302,11 +340,12 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
         asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = await self._send(_operations.list_waiting_requests(asked, after=after))
+            after = pages.next_after(page)
             waiting += page.data
-            after = _operations.next_requests_after(page)
             if after is None:
                 return waiting
 
@@ -441,19 +480,24 @@ class AsyncMirrorClient:
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
+        await import_off_loop("mirror_sdk.plan")
+        import pandas as pd
+
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
-        wants = read_wanted(wanted)
-        found = await self._run(look_up(self._names, names_in(wants)))
-        return await self._plan_of(with_ids(wants, found.ids))
+        # What makes the rows may belong to this thread.
+        wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
+        found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
+        return await self._plan_of(await off_loop(with_ids, wants, found.ids), await self._run(unclear(found)))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        await import_off_loop("mirror_sdk.plan")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
         return AsyncPlan(
-            load(path, self.base_url),
+            await off_loop(load, path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
@@ -525,8 +569,21 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.events_frame`."""
-        events = [event async for event in self.events(timeout=timeout, limit=limit, after=after)]
-        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+        # It begins before pandas is imported, so that nothing is missed meanwhile.
+        async with self.events(timeout=timeout, limit=limit, after=after) as events:
+            await import_off_loop("mirror_sdk.frames")
+            from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
+
+            parts = await off_loop(EventParts, raw=raw)
+            some: list[Event] = []
+            async for event in events:
+                some.append(event)
+                if len(some) == EVENTS_AT_A_TIME:
+                    await off_loop(parts.add, some)
+                    some = []
+        if some:
+            await off_loop(parts.add, some)
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def watch(
         self,
@@ -556,11 +613,12 @@ class AsyncMirrorClient:
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
+        await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
 
         chosen = None if devices is None else await self._ids_of_all(devices)
-        tape = await asyncio.to_thread(
+        make_tape = partial(
             Tape,
             path,
             server=self.base_url,
@@ -571,7 +629,7 @@ class AsyncMirrorClient:
             rotate_seconds=rotate_seconds,
         )
         recorder = await begin_recording(
-            tape,
+            make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda: self.state_frame(chosen, paths=paths),
         )
@@ -620,7 +678,7 @@ class AsyncMirrorClient:
             return found
 
     async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*await self._take_tables(request))
+        return await off_loop(request.frame, *await self._take_tables(request))
 
     async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
@@ -629,6 +687,7 @@ class AsyncMirrorClient:
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
+        await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
@@ -648,7 +707,7 @@ class AsyncMirrorClient:
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = await self._ids_of(request)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            parts.add(await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
         return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
@@ -657,17 +716,20 @@ class AsyncMirrorClient:
         listed = (await self.list_devices(filters=request.sent_filters)).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want]) -> AsyncPlan:
+    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        listed: list[Device] = []
-        for chunk in device_chunks(wants):
-            listed += await self.list_devices(filters={"id__in": chunk})
-        mirrored = await self._get_devices([device.id for device in listed])
-        known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        return AsyncPlan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
+        for chunk in await off_loop(list, device_chunks(wants)):
+            listed = await self.list_devices(filters={"id__in": chunk})
+            for begin in range(0, len(listed), MOST_AT_ONCE):
+                some = listed[begin : begin + MOST_AT_ONCE]
+                known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
+        planned = await off_loop(check_all, wants, known, reasons or {})
+        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     async def _get_object(self, device_id: str) -> DeviceObject:
         return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))

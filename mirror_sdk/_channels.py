@@ -17,10 +17,11 @@ from typing import Protocol, Self, TypeVar
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Expectation, Inbox
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -48,6 +49,7 @@ class Reader(Protocol):
     def pause_seconds(self) -> float: ...
     def go_to_end(self) -> None: ...
     def read(self, hold_seconds: float, /) -> Batch: ...
+    def beside(self, position: int | None, /) -> Self: ...
 
 
 class LogReader:
@@ -122,9 +124,17 @@ class LogReader:
             return batch
         return self._cursor.answered(poll)
 
+    def beside(self, position: int | None) -> Self:
+        """Another reader of the same log, from this position."""
+        return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
+
 
 class AnswerPump:
-    """Waits for answers to device requests, for any number of threads, with one poll at a time."""
+    """Waits for answers to device requests, for any number of threads, with one poll at a time.
+
+    In a child process it has a reader of its own, from where it was at the fork: what was asked before is answered to
+    both.
+    """
 
     def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self.reader = reader
@@ -133,6 +143,14 @@ class AnswerPump:
         self._turn = threading.Condition()
         self._is_reading = False
         self._last_read_at = clock()
+        self._position = reader.position
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Nobody reads here. What a thread of the parent had read and not yet handed out is read again."""
+        self._turn = threading.Condition()
+        self._is_reading = False
+        self.reader = self.reader.beside(self._position)
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -150,6 +168,7 @@ class AnswerPump:
             self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, DEFAULT_HOLD_SECONDS)
             if not self._is_reading and self._is_stale():
                 self.reader.go_to_end()
+                self._position = self.reader.position
                 self._last_read_at = self._clock()
             return self.inbox.expect(async_id)
 
@@ -188,9 +207,10 @@ class AnswerPump:
     def _read(self, hold_seconds: float) -> None:
         batch = self.reader.read(hold_seconds)
         with self._turn:
-            self.inbox.feed(batch.entries)
+            unreadable = self.inbox.feed(batch.entries)
+            self._position = self.reader.position
             self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
 
     def _end_turn(self) -> None:
         with self._turn:
@@ -216,7 +236,7 @@ def iterate_events(
     while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
         batch = reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
         events = list(read_events(batch, now()))
-        warn_of(batch)
+        warn_of(batch.gap, unreadable_keys(events))
         yield from events
         is_at_end = not events
         if events:
@@ -229,7 +249,8 @@ class Watch:
     """Calls back for each event, from a thread of its own, until it is stopped.
 
     It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept,
-    and the watch goes on. A failure that asking again would not mend ends it, logged and kept as well.
+    and the watch goes on. A failure that asking again would not mend ends it, logged and kept as well. In a child
+    process it is stopped: the thread stays with the parent.
     """
 
     def __init__(
@@ -250,6 +271,13 @@ class Watch:
         self._reader.go_to_end()
         self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
         self._thread.start()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here, whatever its thread was about to do."""
+        self._stopped = threading.Event()
+        self._stopped.set()
+        self._calling = threading.RLock()
 
     def __enter__(self) -> Self:
         return self

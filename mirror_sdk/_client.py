@@ -8,16 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, optional_seconds, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._exchange import Operation
+from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -25,13 +27,24 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import events_table, state_table
+from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
-from mirror_sdk.naming import ANY_ID, DeviceLike, KnownNames, Steps, id_of, ids_of, look_up, send_about, send_to
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    KnownNames,
+    Steps,
+    id_of,
+    ids_of,
+    look_up,
+    send_about,
+    send_to,
+    unclear,
+)
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
@@ -68,6 +81,9 @@ T = TypeVar("T")
 class MirrorClient:
     """A device state mirror, as one application sees it. Any number of threads may use one client at once.
 
+    A process that is forked may use it too: it has connections of its own there, and its requests are answered in both
+    processes. Watches and recorders stay with the parent, and closing it in one process leaves the other's open.
+
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
     A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
@@ -76,9 +92,13 @@ class MirrorClient:
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds without progress after which an HTTP request fails.
+        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
+            answers; see below.
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
+        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
+            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
+            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
         ConfigError: The address, the key, the time-out or the limit cannot be used.
@@ -92,6 +112,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
         from mirror_sdk._sender import Sender
@@ -99,7 +120,7 @@ class MirrorClient:
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
-        self._sender = Sender(settings, timeout_seconds=timeout, transport=transport)
+        self._sender = Sender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
         self._send = self._sender.send
         self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
         self._callbacks: CallbackInbox | None = None
@@ -116,6 +137,7 @@ class MirrorClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
         """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
 
@@ -136,6 +158,7 @@ class MirrorClient:
             timeout=timeout,
             transport=transport,
             max_snapshot_bytes=max_snapshot_bytes,
+            max_retries=max_retries,
         )
 
     def close(self) -> None:
@@ -156,17 +179,23 @@ class MirrorClient:
     def __repr__(self) -> str:
         return f"<MirrorClient {self.base_url}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise cannot_be_sent(self)
+
     def is_healthy(self) -> bool:
-        """Whether the service is up and says so.
+        """Whether a mirror is up there and says so.
+
+        Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
 
         >>> client.is_healthy()
         True
         """
         try:
-            self._send(_operations.get_health())
-        except (ConnectionFailed, ServerError):
+            return self._send(_operations.get_health())
+        except (ClientClosed, ConfigError):
+            raise
+        except MirrorError:
             return False
-        return True
 
     def status(self) -> ClientStatus:
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
@@ -318,9 +347,10 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        parts = StateParts(paths=paths, raw=raw)
         chosen = self.list_devices().ids if devices is None else self._ids_of_all(devices)
-        objects = [self._get_object(device_id) for device_id in chosen]
-        return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+        parts.add(map(self._get_object, chosen))
+        return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
         self,
@@ -486,7 +516,7 @@ class MirrorClient:
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return refreshing.refreshed(frame, request, taken, tables)
 
     # Device requests
 
@@ -601,11 +631,12 @@ class MirrorClient:
         """
         asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = self._send(_operations.list_waiting_requests(asked, after=after))
+            after = pages.next_after(page)
             waiting += page.data
-            after = _operations.next_requests_after(page)
             if after is None:
                 return waiting
 
@@ -730,7 +761,7 @@ class MirrorClient:
 
         wants = read_wanted(wanted)
         found = self._run(look_up(self._names, names_in(wants)))
-        return self._plan_of(with_ids(wants, found.ids))
+        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found)))
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -1137,23 +1168,30 @@ class MirrorClient:
         listed = self.list_devices(filters=request.sent_filters).ids
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    def _plan_of(self, wants: Sequence[Want]) -> Plan:
+    def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        known = {}
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = KnownDevice(device, self._get_object(device.id))
-        return Plan(check_all(wants, known), server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+            listed = self.list_devices(filters={"id__in": chunk})
+            known |= known_devices(listed, map(self._get_object, listed.ids), paths)
+        return Plan(
+            check_all(wants, known, reasons or {}),
+            server=self.base_url,
+            write=self.begin_write,
+            make_plan=self._plan_of,
+        )
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            after = pages.next_after(page)
             yield from page.data
-            after = _operations.next_page_after(page)
             if after is None:
                 return
 

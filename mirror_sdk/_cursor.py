@@ -5,17 +5,25 @@ Nothing in here waits or does I/O. Source: wire.md 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap, Poll
-from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+from mirror_sdk.errors import (
+    BadRequest,
+    ChannelGone,
+    ConnectionFailed,
+    LimitExceeded,
+    MirrorError,
+    ServerError,
+    UnexpectedAnswer,
+)
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
-_OPENING_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +31,12 @@ class Batch:
     """What one look into the log gave.
 
     Attributes:
-        entries: In the order of their message, which lists them by kind.
+        entries: In the order of their message, which lists them by kind; each may be read when its turn comes.
         seq: Number of the last entry. The wire tells it for a whole message, not for each entry.
         gap: What was lost before these entries.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: Iterable[Entry] = ()
     seq: int | None = None
     gap: Gap | None = None
 
@@ -51,18 +59,26 @@ class LogCursor:
 
     def opening_poll(self) -> Operation[Poll]:
         """Ask where the log ends."""
-        return _operations.poll_log(None, hold_seconds=0, attempts=_OPENING_ATTEMPTS)
+        return _operations.poll_log(None, hold_seconds=0, max_retries=None)
 
     def next_poll(self, hold_seconds: float) -> Operation[Poll]:
         """Ask for what follows the position, or for the position while there is none."""
         return _operations.poll_log(self.seq, hold_seconds=0 if self.seq is None else hold_seconds)
 
     def answered(self, poll: Poll) -> Batch:
-        """Move on behind what was read."""
+        """Move on behind what was read.
+
+        Raises:
+            UnexpectedAnswer: It is what was read before.
+        """
+        if poll.message and self.seq is not None and poll.cursor <= self.seq:
+            raise UnexpectedAnswer(
+                f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
+            )
         self._backoff.succeeded()
         self.last_failure = None
         self.seq = poll.cursor
-        return Batch(tuple(read_entries(poll.message)), poll.cursor, poll.gap)
+        return Batch(Entries(poll.message), poll.cursor, poll.gap)
 
     def failed(self, error: MirrorError) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,8 +18,10 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
 
-SAFE_TO_REPEAT = 3
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+_JSON, _PAGE = "application/json", "text/html"
+_LONGEST_TYPE = 80
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 class Answer(Protocol):
@@ -52,8 +56,8 @@ class Operation(Generic[T]):
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
-        attempts: How often it may be sent when its answer is lost on the way, or it is refused for a moment only.
-            ``None`` goes by the method: what means the same twice as once may be sent three times.
+        is_repeatable: Whether it means the same twice as once, whatever its method.
+        max_retries: How often it may be sent again; ``None`` goes by the client.
         also_reads: Statuses from 300 on that are no error here.
     """
 
@@ -64,15 +68,15 @@ class Operation(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
     hold_seconds: int = 0
-    attempts: int | None = None
+    is_repeatable: bool = False
+    max_retries: int | None = None
     also_reads: frozenset[int] = frozenset()
 
-    @property
-    def most_attempts(self) -> int:
-        """How often it may be sent."""
-        if self.attempts is not None:
-            return self.attempts
-        return SAFE_TO_REPEAT if self.method in _IDEMPOTENT else 1
+    def most_attempts(self, max_retries: int) -> int:
+        """How often a client with so many retries may send it."""
+        if not self.is_repeatable and self.method not in _IDEMPOTENT:
+            return 1
+        return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
     def finish(self, answer: Answer) -> T:
         """The result.
@@ -83,10 +87,12 @@ class Operation(Generic[T]):
         """
         status = answer.status_code
         if status in self.also_reads or 200 <= status < 300:
+            if content_type(answer.headers) == _PAGE:
+                raise UnexpectedAnswer(f"{self.method} {self.path} was answered with a page{elsewhere(answer.headers)}")
             return self.read(answer)
         if status >= 400:
             raise api_error(status, read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
+        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}{elsewhere(answer.headers)}")
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
@@ -96,9 +102,21 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
         try:
             return validate(answer.content)
         except ValidationError as exc:
-            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}") from exc
+            place = "" if content_type(answer.headers) == _JSON else elsewhere(answer.headers)
+            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}{place}") from exc
 
     return read
+
+
+def elsewhere(headers: Mapping[str, str]) -> str:
+    """What an answer seems to be that is none of this interface, and the likely reason."""
+    found = visible_line(content_type(headers)[:_LONGEST_TYPE])
+    return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
+
+
+def content_type(headers: Mapping[str, str]) -> str:
+    """The media type alone; empty where none is told."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def first_fault(fault: ValidationError) -> str:
@@ -145,12 +163,21 @@ def read_error_body(answer: Answer) -> ErrorBody:
 
 
 def _read_retry_after(answer: Answer) -> float | None:
-    given = answer.headers.get("Retry-After", "")
-    if given.isdecimal():
+    """RFC 9110 10.2.3: seconds, for which some services give fractions, or a moment."""
+    given = answer.headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(given):
         return float(given)
-    try:
-        # A moment is told by the clock of who answered, so it is compared with that one.
-        moment, answered_at = parsedate_to_datetime(given), parsedate_to_datetime(answer.headers.get("Date", ""))
-        return max(0.0, (moment - answered_at).total_seconds())
-    except (TypeError, ValueError):
+    moment = _read_moment(given)
+    if moment is None:
         return None
+    # A moment is told by the clock of who answered, so it is compared with that one where it is told.
+    answered_at = _read_moment(answer.headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (moment - answered_at).total_seconds())
+
+
+def _read_moment(given: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(given)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -6,19 +6,30 @@ import io
 import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import httpx
 
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
-from mirror_sdk._backoff import Backoff
+from mirror_sdk._arguments import seconds
+from mirror_sdk._deadline import Deadline, Pace
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
-from mirror_sdk._reports import Contact
+from mirror_sdk._fork import Connections, Lock, tell_in_child
+from mirror_sdk._network import Network
+from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
+from mirror_sdk._retries import Retries
 from mirror_sdk._visible import visible_line
-from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, Settings, read_timeout
+from mirror_sdk.config import (
+    DEFAULT_BASE_URL,
+    HOST_VARIABLE,
+    LONGEST_TIMEOUT_SECONDS,
+    Settings,
+    read_max_retries,
+    read_timeout,
+)
 from mirror_sdk.errors import (
-    APIError,
+    CallTimeout,
     ClientClosed,
     ConnectionFailed,
     MirrorError,
@@ -30,122 +41,176 @@ T = TypeVar("T")
 
 BUFFER_BYTES = 1024 * 1024
 """Of an answer that is read as it arrives."""
-LONGEST_RETRY_AFTER_SECONDS = 10.0
-"""Of what the service asks to wait; a caller learns of a longer time instead."""
 
 
 class Sender:
-    """A connection pool with the address and the access key. Any number of threads may send at once."""
+    """A connection pool with the address and the access key. Any number of threads may send at once.
+
+    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    """
 
     def __init__(
         self,
         settings: Settings,
         *,
         timeout_seconds: float,
+        max_retries: int = DEFAULT_MAX_RETRIES,
         transport: httpx.BaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.contact = Contact()
         self._base_url = settings.base_url
         self._key = settings.api_key
         self._timeout_seconds = read_timeout(timeout_seconds)
+        self._max_retries = read_max_retries(max_retries)
+        self._clock = clock
         self._sleep = sleep
-        self._http = httpx.Client(
-            headers=client_headers(settings),
-            transport=transport,
-            # To load all certificates takes longer than most answers, and http: uses none.
-            verify=self._base_url.startswith("https:"),
-        )
+        self._headers = client_headers(settings)
+        self._transport = transport
+        self._connections = Connections()
+        self._making = Lock()
+        self._pool: httpx.Client | None = self._new_pool()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Leave the connections to the parent."""
+        self._connections.close_in_child()
+        if self._transport is None and self._pool is not None and not self._pool.is_closed:
+            self._pool = None
+
+    def _new_pool(self) -> httpx.Client:
+        return httpx.Client(headers=self._headers, transport=self._transport or Network(self._base_url))
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        with self._making:
+            if self._pool is None:
+                self._pool = self._new_pool()
+            return self._pool
 
     def close(self) -> None:
         """Close the connections; harmless when they are closed."""
         self._http.close()
 
-    def send(self, operation: Operation[T]) -> T:
+    def deadline(self, timeout: float | None) -> Deadline:
+        """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
+
+        Raises:
+            ValueRefused: It is no limit.
+        """
+        return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
+
+    def send(self, operation: Operation[T], timeout: float | None = None) -> T:
         """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
+
+        Args:
+            operation: What to send.
+            timeout: How long all of it may take; ``None`` is the client's, and for how long the answer may be held.
 
         Raises:
             APIError: The service refused.
+            CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
+        deadline = self.deadline(self._timeout_seconds + operation.hold_seconds if timeout is None else timeout)
         try:
-            return self._repeat(operation, lambda: operation.finish(self._exchange(operation)))
+            return self._repeat(operation, deadline, lambda: operation.finish(self._exchange(operation, deadline)))
         except MirrorError as error:
             hide_key(error, self._key.get_secret_value())
             raise
 
-    def receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
+    def receive(
+        self,
+        operation: Operation[None],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
+        timeout: float | None = None,
+    ) -> T:
         """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
+
+        Args:
+            operation: What to send.
+            read: Takes the headers and the body.
+            timeout: How long all of it may take; ``None`` gives each step of the answer the client's.
 
         Raises:
             APIError: The service refused.
+            CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
+        deadline = Pace(self._timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         try:
-            return self._receive(operation, read)
+            return self._receive(operation, read, deadline)
         except MirrorError as error:
             hide_key(error, self._key.get_secret_value())
             raise
 
-    def _receive(self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T]) -> T:
-        answer = self._repeat(operation, lambda: self._begin(operation))
+    def _receive(
+        self,
+        operation: Operation[None],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
+        deadline: Deadline,
+    ) -> T:
+        answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
         try:
-            return read(answer.headers, io.BufferedReader(Body(_pieces(answer)), BUFFER_BYTES))
+            return read(answer.headers, io.BufferedReader(Body(_pieces(answer, deadline)), BUFFER_BYTES))
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc) from exc
+            raise self._lost(operation, exc, deadline) from exc
         finally:
             answer.close()
 
-    def _repeat(self, operation: Operation[Any], attempt: Callable[[], T]) -> T:
-        backoff = Backoff()
-        for _ in range(operation.most_attempts - 1):
+    def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
+        retries = Retries(operation.most_attempts(self._max_retries), self._timeout_seconds, deadline)
+        while True:
+            deadline.begin_attempt()
             try:
                 return attempt()
             except MirrorError as error:
-                delay_seconds = delay_before_next(error, backoff)
-                if delay_seconds is None:
-                    raise
-                self._sleep(delay_seconds)
-        return attempt()
+                pause_seconds = retries.pause_after(error)
+            self._sleep(pause_seconds)
 
-    def _begin(self, operation: Operation[None]) -> httpx.Response:
+    def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
         """The answer without its body, unless it is an error."""
-        answer = self._open(operation)
+        answer = self._open(operation, deadline)
         if not answer.is_success:
-            operation.finish(self._read(operation, answer))
+            operation.finish(self._read(operation, answer, deadline))
         return answer
 
-    def _exchange(self, operation: Operation[Any]) -> Answer:
-        return self._read(operation, self._open(operation))
+    def _exchange(self, operation: Operation[Any], deadline: Deadline) -> Answer:
+        return self._read(operation, self._open(operation, deadline), deadline)
 
-    def _open(self, operation: Operation[Any]) -> httpx.Response:
+    def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
         refuse_closed(self._http)
         try:
             answer = self._http.send(
-                self._http.build_request(**request_arguments(operation, self._base_url, self._timeout_seconds)),
+                self._http.build_request(
+                    **request_arguments(operation, self._base_url, self._timeout_seconds, deadline)
+                ),
                 stream=True,
             )
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc) from exc
+            raise self._lost(operation, exc, deadline) from exc
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
+        self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
         return answer
 
-    def _read(self, operation: Operation[Any], answer: httpx.Response) -> Answer:
+    def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> Answer:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)
-            for piece in _pieces(answer):
+            for piece in _pieces(answer, deadline):
                 gathering.add(piece)
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc) from exc
+            raise self._lost(operation, exc, deadline) from exc
         except UnexpectedAnswer:
             if answer.is_success:
                 raise
@@ -154,10 +219,10 @@ class Sender:
         finally:
             answer.close()
 
-    def _lost(self, operation: Operation[Any], exc: httpx.RequestError) -> ConnectionFailed:
+    def _lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
         # Under an open request; the system's own words for it would mislead.
         refuse_closed(self._http)
-        failure = lost(operation, self._base_url, exc)
+        failure = lost(operation, self._base_url, exc, deadline)
         hide_key(failure, self._key.get_secret_value())
         self.contact.failed(failure)
         return failure
@@ -183,13 +248,21 @@ class Body(io.RawIOBase):
         return count
 
 
-def _pieces(answer: httpx.Response) -> Iterator[bytes]:
+def _pieces(answer: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
     """The body as it arrives, decompressed; some transports have read it already."""
     unpacking = Unpacking(answer.headers)
     if answer.is_stream_consumed:
         yield answer.content
         return
-    for raw in answer.iter_raw():
+    arriving = answer.iter_raw()
+    while True:
+        deadline.begin_wait()
+        if (raw := next(arriving, None)) is None:
+            return
+        # A transport that is not ours knows of no deadline.
+        if not deadline.left:
+            raise httpx.ReadTimeout("the answer had not ended")
+        deadline.arrived(len(raw))
         yield from unpacking.pieces(raw)
 
 
@@ -210,19 +283,26 @@ def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:
         )
 
 
-def delay_before_next(error: MirrorError, backoff: Backoff) -> float | None:
-    """How many seconds to wait before the same is sent again; ``None`` where that would not help."""
-    if isinstance(error, ConnectionFailed):
-        return backoff.failed()
-    if not isinstance(error, APIError) or error.retry_after_seconds is None:
-        return None
-    if error.retry_after_seconds > LONGEST_RETRY_AFTER_SECONDS:
-        return None
-    return backoff.failed(error.retry_after_seconds)
+def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
+    """The end of a call that begins now; a deadline is one already.
+
+    Raises:
+        ValueRefused: It is no limit.
+    """
+    if isinstance(timeout, Deadline):
+        return timeout
+    limit_seconds = seconds("timeout", timeout)
+    if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise ValueRefused(
+            f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
+        )
+    return Deadline(limit_seconds, clock)
 
 
-def request_arguments(operation: Operation[T], base_url: str, timeout_seconds: float) -> dict[str, Any]:
-    """What httpx is given for an operation."""
+def request_arguments(
+    operation: Operation[T], base_url: str, timeout_seconds: float, deadline: Deadline
+) -> dict[str, Any]:
+    """What httpx is given for an operation. An answer may be held back for long; a connection comes soon, or never."""
     # The whole address: httpx would take one apart three times to put it together from its parts.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
     return {
@@ -231,7 +311,7 @@ def request_arguments(operation: Operation[T], base_url: str, timeout_seconds: f
         # Nothing rather than an empty mapping, which httpx would put together with its own at some length.
         "headers": operation.headers or None,
         "json": operation.json,
-        "timeout": httpx.Timeout(timeout_seconds, read=timeout_seconds + operation.hold_seconds),
+        "timeout": httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline),
     }
 
 
@@ -240,9 +320,11 @@ def unsendable(operation: Operation[T], problem: httpx.InvalidURL) -> ValueRefus
     return ValueRefused(f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {problem}; give less")
 
 
-def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError) -> ConnectionFailed:
+def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
     """The error for an operation that had no answer."""
     place = f"{operation.method} {base_url}{operation.path}"
+    if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
+        return CallTimeout(f"{place}: {deadline.overrun}")
     hint = ""
     if base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
         hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"

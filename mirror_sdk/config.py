@@ -21,7 +21,8 @@ KEY_VARIABLE = "API_KEY"
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 """Where ``mirror-server demo`` and ``mirror-server run`` are to be found on this machine, unless told otherwise."""
 _MARK_LENGTH = 16
-_LONGEST_TIMEOUT_SECONDS = 86_400
+LONGEST_TIMEOUT_SECONDS = 86_400
+_MOST_RETRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +94,28 @@ def read_base_url(address: object) -> str:
 
 
 def read_timeout(given: object) -> float:
-    """The time-out of HTTP requests.
+    """The limit on a call.
 
     Raises:
         ConfigError: It is no number of seconds, or not one that ends.
     """
     seconds = real(given)
-    if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
-        raise ConfigError(f"timeout={given!r} must be a number of seconds, above 0, {_LONGEST_TIMEOUT_SECONDS} at most")
+    if seconds is None or not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise ConfigError(f"timeout={given!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most")
     return seconds
+
+
+def read_max_retries(given: object) -> int:
+    """How often a request may be sent again.
+
+    Raises:
+        ConfigError: It is no number of times.
+    """
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _MOST_RETRIES:
+        raise ConfigError(
+            f"max_retries={given!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most"
+        )
+    return given
 
 
 def read_max_snapshot_bytes(given: object) -> int:

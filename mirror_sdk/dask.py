@@ -50,7 +50,7 @@ from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, Dev
 if TYPE_CHECKING:
     import pandas as pd
 
-_ATTEMPTS = 12
+_MAX_RETRIES = 11
 """About two minutes: a service sends a few snapshots at once, and a cluster has many workers."""
 _FREE_CATEGORIES = [
     field.name for field in STATE_SCHEMA if pa.types.is_dictionary(field.type) and not categories_of(field)
@@ -117,7 +117,7 @@ def read_mirror(
         tz=tz,
         server=settings.base_url,
         compression=compression,
-        attempts=_ATTEMPTS,
+        max_retries=_MAX_RETRIES,
     )
     ranges = _ranges(settings, request, devices_per_partition, timeout)
     return _from_map(

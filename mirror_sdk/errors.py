@@ -9,7 +9,8 @@ Exceptions::
       x AmbiguousName
       x RecordingDamaged
       x ValueRefused
-      x ConnectionFailed
+      + ConnectionFailed
+        x CallTimeout
       x UnexpectedAnswer
       x WaitTimeout
       + APIError
@@ -80,7 +81,23 @@ class ValueRefused(MirrorError, ValueError):
 
 
 class ConnectionFailed(MirrorError):
-    """The service could not be reached, or the connection was lost before its answer was complete."""
+    """The service could not be reached, or the connection was lost before its answer was complete.
+
+    Attributes:
+        attempts: How often it was tried.
+    """
+
+    attempts: int = 1
+
+    def __str__(self) -> str:
+        return super().__str__() + _after(self.attempts)
+
+
+class CallTimeout(ConnectionFailed, TimeoutError):
+    """The call took longer than its ``timeout``, all its attempts and pages together.
+
+    Whether the service acted is not known; what is placed by its async-id may be placed again under the same one.
+    """
 
 
 class UnexpectedAnswer(MirrorError):
@@ -102,7 +119,10 @@ class APIError(MirrorError):
         fields: What is wrong with which field.
         request_id: What the service's log calls this request.
         retry_after_seconds: How long the service asks to wait before the next try, where it says so.
+        attempts: How often it was tried.
     """
+
+    attempts: int = 1
 
     def __init__(self, status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> None:
         super().__init__(status, body, retry_after_seconds)
@@ -116,7 +136,7 @@ class APIError(MirrorError):
 
     def __str__(self) -> str:
         request = f" (request {self.request_id})" if self.request_id else ""
-        return f"{self.status} {self.reason or self.type}: {self.message}{request}"
+        return f"{self.status} {self.reason or self.type}: {self.message}{request}{_after(self.attempts)}"
 
 
 class BadRequest(APIError):
@@ -206,6 +226,10 @@ class CompatibilityWarning(UserWarning):
 
 class SnapshotWarning(UserWarning):
     """A snapshot was taken in another way than was asked for: one device after another, or whole instead of changes."""
+
+
+def _after(attempts: int) -> str:
+    return f" (after {attempts} attempts)" if attempts > 1 else ""
 
 
 CATEGORY_HINTS = {

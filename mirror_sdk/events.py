@@ -5,7 +5,7 @@ Source: specification 6; wire.md 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,6 +16,7 @@ from mirror_sdk._inbox import Entry, EntryBody, Unreadable
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import Value, decode
+from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches
 
@@ -36,7 +37,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Event:
+class Event(JsonForm):
     """One entry of the notification log. What an entry of its kind does not have is ``None``.
 
     Attributes:
@@ -93,6 +94,11 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
         yield _of_entry(entry, batch.seq, received_at)
+
+
+def unreadable_keys(events: Iterable[Event]) -> set[str]:
+    """The names of the lists in which something could not be read."""
+    return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
 def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | None) -> Callable[[Event], bool]:

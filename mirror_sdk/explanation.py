@@ -17,7 +17,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import JsonForm, write_timestamp
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 _ORIGINS = {
@@ -59,7 +59,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class Explanation(JsonForm):
     """Why a value is what it is, and what would refresh it: sentences, in ``why`` and ``refresh``."""
 
     title: str
@@ -159,23 +159,33 @@ def _because(desired: DesiredValue) -> str:
 
 
 def _of_late_success(resource: Resource, desired: DesiredValue) -> list[str]:
-    reported = resource.reported
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
+    if not resource.is_reported_since or resource.reported is None:
         return []
-    if reported.reported_at < desired.desired_at or reported.value.python != desired.value.python:
+    if resource.reported.value.python != desired.value.python:
         return []
     return ["The device has reported that value since: it took the write too late to be told of, or had it already."]
 
 
 def _of_difference(resource: Resource, desired: DesiredValue) -> list[str]:
-    reported = resource.reported
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
+    reported, is_since = resource.reported, resource.is_reported_since
+    if reported is None:
         return ["The device has reported nothing since."]
-    if reported.reported_at < desired.desired_at:
-        return ["The reported value is older than that write: the device has reported nothing since."]
     if reported.value.python != desired.value.python:
-        return ["The device has reported another value since: it was changed at the device, or not kept."]
-    return ["The device has reported it since."]
+        if is_since:
+            return ["The device has reported another value since: it was changed at the device, or not kept."]
+        return [of_unconfirmed(resource, desired, reported)]
+    if is_since:
+        return ["The device has reported it since."]
+    if is_since is None:
+        return ["The reported value may be older than that write, which their times do not tell."]
+    return ["The reported value is older than that write: the device has reported nothing since."]
+
+
+def of_unconfirmed(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
+    """What to say of a write that succeeded, and of another value that was reported before, as far as is known."""
+    older = "may be older, which their times do not tell" if resource.is_reported_since is None else "is older"
+    confirming = "read it" if resource.subscribed else "read it, or subscribe,"
+    return f"The device took {desired.value}; the last report, {reported.value}, {older}: {confirming} to confirm."
 
 
 def _of_waiting(facts: Facts) -> list[str]:

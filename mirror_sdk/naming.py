@@ -173,13 +173,14 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
     """Send what is about a device, named so; where it is not there, say what else may have been meant.
 
     Raises:
+        AccessDenied: It may be a name, and this key may not read the directory.
         NotFound: There is no such device.
     """
     try:
         answer: T = yield operation
     except NotFound as error:
-        if isinstance(device, str) and _ID.fullmatch(device):
-            yield from _refuse_name_like_an_id(device, error)
+        if isinstance(device, str):
+            yield from _say_more(device, error)
         raise
     return answer
 
@@ -207,7 +208,7 @@ def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, a
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
     found = yield from look_up(names, sought, anew=anew)
     if found.several:
-        raise AmbiguousName("; ".join(starmap(_told, found.several.items())))
+        raise AmbiguousName("; ".join(starmap(_of_several, found.several.items())))
     if found.unknown:
         raise unknown_device(found.unknown, (yield from _endpoint_names()))
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
@@ -242,6 +243,13 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
     return found
 
 
+def unclear(found: Found) -> Steps[dict[str, str]]:
+    """Why texts lead to no device, in words."""
+    known = (yield from _endpoint_names()) if found.unknown else ()
+    reasons = {text: _of_unknown(text, known) for text in found.unknown}
+    return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
+
+
 def told(several: Sequence[Device]) -> str:
     """The devices that have one name: their ids, and which of them are registered."""
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
@@ -254,40 +262,51 @@ def own_id(device: object) -> str | None:
     return next((one for one in (of_device, listed) if isinstance(one, str)), None)
 
 
-def _told(name: str, several: Sequence[Device]) -> str:
+def _of_several(name: str, several: Sequence[Device]) -> str:
     return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {told(several)}"
 
 
-def _refuse_name_like_an_id(device_id: str, error: NotFound) -> Steps[None]:
+def _say_more(device: str, error: NotFound) -> Steps[None]:
+    """Where a text was taken for an id that is not there, raise what tells more."""
+    is_id = _ID.fullmatch(device) is not None
     try:
-        namesakes = yield from _listed("endpoint_name", [device_id])
+        namesakes = yield from _listed("endpoint_name", [device])
+    except AccessDenied:
+        if is_id:
+            return
+        raise  # it may be a name, and this key may not ask for it
     except MirrorError:
         return
-    if namesakes:
-        message = (
-            f"no device has the id {device_id!r}, and 32 hexadecimal digits are taken for an id; to name the device"
-            f" with this endpoint name, give its id: {told(namesakes)}"
-        )
-        raise _not_found(message) from error
+    if is_id and namesakes:
+        raise _not_found(
+            f"no device has the id {device!r}, and 32 hexadecimal digits are taken for an id; to name the device with"
+            f" this endpoint name, give its id: {told(namesakes)}"
+        ) from error
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> UnknownDevice:
     """The error for texts that lead nowhere, with the known names that are close to them."""
-    message = "; ".join(f"no device has the id or endpoint name {text!r}; {closest(text, known)}" for text in texts)
-    return _not_found(visible_line(message))
+    return _not_found("; ".join(_of_unknown(text, known) for text in texts))
+
+
+def _of_unknown(text: str, known: Collection[str]) -> str:
+    return f"no device has the id or endpoint name {text!r}; {closest(text, known)}"
 
 
 def _not_found(message: str) -> UnknownDevice:
-    return UnknownDevice(404, ErrorBody(code=404, type="not_found", reason="DEVICE_NOT_FOUND", message=message))
+    return UnknownDevice(
+        404, ErrorBody(code=404, type="not_found", reason="DEVICE_NOT_FOUND", message=visible_line(message))
+    )
 
 
 def _endpoint_names() -> Steps[list[str]]:
     names: list[str] = []
+    pages = _operations.Pages()
     after: str | None = None
     while len(names) < _MOST_SEARCHED:
         page = yield _operations.list_devices({}, limit=None, after=after)
         names += [device.endpoint_name for device in page.data]
-        after = _operations.next_page_after(page)
+        after = pages.next_after(page)
         if after is None:
             break
     return names
@@ -297,11 +316,12 @@ def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     """The devices for which this is one of the texts."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = yield _operations.list_devices(filters, limit=None, after=after)
             listed += page.data
-            after = _operations.next_page_after(page)
+            after = pages.next_after(page)
             if after is None:
                 break
     return listed

@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._fork import close_in_child, tell_in_child
 from mirror_sdk._inbox import Entry, read_entries
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ConfigError, MirrorError, UnexpectedAnswer
@@ -86,6 +87,12 @@ class CallbackInbox:
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._listeners: set[Callable[[], object]] = set()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """What came is here too; who waits for more stays with the parent."""
+        self._changed = threading.Condition()
+        self._listeners = set()
 
     def receive(self, body: bytes, headers: Mapping[str, str]) -> int:
         """Take one call; gives the HTTP status to answer with: 204, or 403 or 400 for what is not to be taken.
@@ -190,6 +197,12 @@ class CallbackReader:
         self._after = batch.seq if batch.seq is not None else self._after
         return batch
 
+    def beside(self, position: int | None) -> Self:
+        """Another reader of the same inbox, from this position."""
+        reader = type(self)(self._inbox)
+        reader._after = reader._after if position is None else position
+        return reader
+
 
 class AsyncCallbackReader:
     """As :class:`CallbackReader`, on an event loop."""
@@ -228,9 +241,17 @@ class AsyncCallbackReader:
         self._after = batch.seq if batch.seq is not None else self._after
         return batch
 
+    def beside(self, position: int | None) -> Self:
+        """Another reader of the same inbox, from this position."""
+        reader = type(self)(self._inbox)
+        reader._after = reader._after if position is None else position
+        return reader
+
 
 class WebhookReceiver(CallbackInbox):
     """A small server for callbacks, in a thread of its own, until it is closed; it can be used in ``with``.
+
+    It stays with the process that made it: in a child process nothing can be read of it, and closing it does nothing.
 
     Args:
         host: Address to listen on.
@@ -250,11 +271,44 @@ class WebhookReceiver(CallbackInbox):
                 f"cannot listen on {host}:{port}: {exc}; choose another port, or 0 for a free one"
             ) from exc
         self._server.daemon_threads = True
+        self._is_of_parent = False
         self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
         )
         self._thread.start()
+
+    def _begin_in_child(self) -> None:
+        """The parent alone listens: a connection that is made to a child would wait there for ever."""
+        super()._begin_in_child()
+        self._is_of_parent = True
+        if self._server.fileno() >= 0:
+            close_in_child(self._server.fileno())
+
+    def read(self, after: int) -> Batch:
+        """What follows the position, at once.
+
+        Raises:
+            ConfigError: This is a child of the process that listens.
+        """
+        self._require_here()
+        return super().read(after)
+
+    def wait(self, after: int, timeout_seconds: float) -> Batch:
+        """What follows the position, waited for.
+
+        Raises:
+            ConfigError: This is a child of the process that listens.
+        """
+        self._require_here()
+        return super().wait(after, timeout_seconds)
+
+    def _require_here(self) -> None:
+        if self._is_of_parent:
+            raise ConfigError(
+                f"the webhook {self.url} listens in the parent of this process, which gets all that is sent to it; wait"
+                " there, or make a client here with another access key"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -269,6 +323,8 @@ class WebhookReceiver(CallbackInbox):
 
     def close(self) -> None:
         """Stop listening; what was received stays."""
+        if self._is_of_parent:
+            return
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""The Flask app: a plain WSGI app that any WSGI server runs. Errors are shaped here, and only here.
+"""The Flask app: a plain WSGI app that any WSGI server runs.
 
 A view that has to wait returns a :class:`~mirror_server.views.deferred.Deferred`. A server that can wait without a
 thread (:mod:`mirror_server.bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
@@ -7,7 +7,6 @@ thread (:mod:`mirror_server.bridge`) takes it by the WSGI environment; any other
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 import time
@@ -17,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, g, request
 from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import MapAdapter, WebsocketMismatch
+from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
-from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.config import ACCESS_LOG
 from mirror_server.core.errors import Refusal
@@ -30,7 +27,6 @@ from mirror_server.metrics import Metrics
 from mirror_server.places import Places
 from mirror_server.relay import duty_changed
 from mirror_server.senders import Senders
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views import (
     bench,
     description,
@@ -42,13 +38,13 @@ from mirror_server.views import (
     snapshots,
     subscriptions,
 )
-from mirror_server.views.answers import json_answer
 from mirror_server.views.client import has_left
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.download import DOWNLOAD, Download
 from mirror_server.views.duty import CALLER, is_of_duty, pass_on
+from mirror_server.views.errors import answer_to
 from mirror_server.views.event_stream import STREAM, EventStream
-from mirror_server.views.requests import app_id, check_query, note, noted, require_scope
+from mirror_server.views.requests import app_id, check_query, note, noted, request_id, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -66,16 +62,11 @@ HEAD_ONLY = "mirror.head_only"
 IS_FULL = "mirror.is_full"
 """Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
 
-_log = logging.getLogger(__name__)
 _access_log = logging.getLogger(ACCESS_LOG)
 
-_REQUEST_ID = "mirror.request_id"
-_REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _PARKED = "mirror.parked"
 _READ_AGAIN_SECONDS = 1
-_STORE_AGAIN_SECONDS = 5
 _BEGAN = "mirror.began"
-_GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _SLASHES = re.compile("/{2,}")
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
 """With these scopes nobody reads notifications, so that none are kept."""
@@ -98,8 +89,7 @@ _EMPTY_SESSION = NullSession()
 class MirrorApp(Flask):
     """Flask, with answers that come later and with paths that end in a slash or double one.
 
-    One function is called before each request and one after it. Flask's lists of such functions, for the app and for
-    each blueprint, are not looked through: that alone takes a twentieth of the time of a request.
+    What is its own is hooked in where Flask lets an app do so; of Flask's own steps around a request none is replaced.
 
     Args:
         blocking_polls: Places for polls and streams that each hold a thread.
@@ -119,6 +109,9 @@ class MirrorApp(Flask):
         self.refusal: Refusal | None = None
         self._is_stopping = threading.Event()
         self._admit = admit
+        self.before_request(self._let_in)
+        self.after_request(self._finish)
+        self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """What finds the route of a request: by its path alone, whatever host it names."""
@@ -127,24 +120,6 @@ class MirrorApp(Flask):
             return super().create_url_adapter(request)
         environ = request.environ
         return self.url_map.bind("", path_info=environ["PATH_INFO"], default_method=environ["REQUEST_METHOD"])
-
-    def preprocess_request(self) -> Response | None:
-        """Called by Flask before each request."""
-        if self.refusal is not None:
-            raise self.refusal
-        asked = _asked()
-        return self._admit(asked, self.view_functions.get(asked.endpoint or ""))
-
-    def process_response(self, response: Response) -> Response:
-        """Called by Flask after each request."""
-        asked = _asked()
-        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
-
-    def do_teardown_request(self, *_: object) -> None:
-        """Called by Flask at the end of each request: nothing is left to do."""
-
-    def do_teardown_appcontext(self, *_: object) -> None:
-        """Called by Flask at the end of each request: nothing is left to do."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """No view is a coroutine, so that Flask need not look at each request."""
@@ -157,21 +132,32 @@ class MirrorApp(Flask):
         environ["PATH_INFO"] = path.rstrip("/") or "/"
         return super().wsgi_app(environ, start_response)
 
-    def make_response(self, rv: Any) -> Response:
-        """Also takes a :class:`Deferred`, an :class:`EventStream` and a :class:`Download`."""
-        if isinstance(rv, Download):
-            return self._send(rv)
-        if isinstance(rv, EventStream):
-            return self._begin(rv)
-        if isinstance(rv, Deferred):
-            return self._park(rv)
-        return super().make_response(rv)
+    def _let_in(self) -> Response | None:
+        """Before each request; an answer stands in for that of the view."""
+        if self.refusal is not None:
+            raise self.refusal
+        asked = _asked()
+        return self._admit(asked, self.view_functions.get(asked.endpoint or ""))
+
+    def _finish(self, response: Response) -> Response:
+        """After each request; what is not whole yet is handed on, or waited for."""
+        if isinstance(response, Download):
+            response = self._send(response)
+        elif isinstance(response, EventStream):
+            response = self._begin(response)
+        elif isinstance(response, Deferred):
+            response = self._park(response)
+        asked = _asked()
+        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
+
+    def _answer_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
+        return answer_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
 
     def _begin(self, stream: EventStream) -> Response:
         take: Callable[[EventStream], Refusal | None] | None = request.environ.get(STREAM)
         refusal = self._hold(stream) if take is None else take(stream)
         stream.end_when(self._is_over(request.environ))
-        return stream if refusal is None else _answer_refusal(refusal)
+        return stream if refusal is None else self._answer_to(refusal, request.environ)
 
     def _hold(self, response: Response) -> Refusal | None:
         """Take a place for a thread, until the answer is sent; what is given says why there is none."""
@@ -190,7 +176,7 @@ class MirrorApp(Flask):
         if refusal is None:
             return download
         download.close()
-        return _answer_refusal(refusal)
+        return self._answer_to(refusal, request.environ)
 
     def _park(self, deferred: Deferred) -> Response:
         park: Callable[[Deferred], Refusal | None] | None = request.environ.get(PARK)
@@ -199,7 +185,7 @@ class MirrorApp(Flask):
         refusal = park(deferred)
         if refusal is not None:
             deferred.release()
-            return _answer_refusal(refusal)
+            return self._answer_to(refusal, request.environ)
         request.environ[_PARKED] = _route(_asked())
         return deferred
 
@@ -211,7 +197,7 @@ class MirrorApp(Flask):
         refusal = self.blocking_polls.take(application)
         if refusal is not None:
             deferred.release()
-            return _answer_refusal(refusal)
+            return self._answer_to(refusal, request.environ)
         try:
             return self._blocking_answer(deferred)
         finally:
@@ -225,7 +211,7 @@ class MirrorApp(Flask):
             else:
                 deferred.wait()
             # What is not for a client that is gone is for its next poll.
-            return Response(status=204) if deferred.takes and has_left(environ) else self._answer(deferred)
+            return Response(status=204) if deferred.takes and has_left(environ) else self._answer(deferred, environ)
         finally:
             deferred.release()
 
@@ -249,16 +235,11 @@ class MirrorApp(Flask):
         thousands of polls that one event wakes would take longer than to answer them.
         """
         route = environ.pop(_PARKED)
-        try:
-            response = deferred.answer()
-        except Exception as error:  # whatever it is, it becomes an error body
-            with self.request_context(environ):
-                return self.finalize_request(self.handle_user_exception(error))
-        return self._complete(response, environ, route)
+        return self._complete(self._answer(deferred, environ), environ, route)
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
-        response.headers[REQUEST_ID_HEADER] = _request_id(environ)
+        response.headers[REQUEST_ID_HEADER] = request_id(environ)
         # Values may be personal data: nobody on the way keeps them. To look for them first takes longer.
         if not isinstance(response, page.PageFile):
             response.headers.add("Cache-Control", "no-store")
@@ -269,11 +250,11 @@ class MirrorApp(Flask):
             _access_log.info("request", extra=_line(response, environ, seconds))
         return response
 
-    def _answer(self, deferred: Deferred) -> Response:
+    def _answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         try:
             return deferred.answer()
         except Exception as error:  # whatever it is, it becomes an error body
-            return self.make_response(self.handle_user_exception(error))
+            return self._answer_to(error, environ)
 
 
 def create_app(services: Services) -> MirrorApp:
@@ -298,11 +279,6 @@ def create_app(services: Services) -> MirrorApp:
         if getattr(app.view_functions[rule.endpoint], "without_head", False):
             (rule.methods or set()).discard("HEAD")
     app.register_blueprint(operation.blueprint(services.database, metrics))
-    app.register_error_handler(Refusal, _answer_refusal)
-    app.register_error_handler(StorageFailed, _answer_storage_failure)
-    app.register_error_handler(TooMuchWaiting, _answer_too_much)
-    app.register_error_handler(HTTPException, _answer_http_error)
-    app.register_error_handler(Exception, _answer_failure)
     return app
 
 
@@ -352,7 +328,7 @@ def _admit(
         return None
     if caller is not None:
         raise duty_changed()
-    return pass_on(services.relay, _request_id(asked.environ))
+    return pass_on(services.relay, request_id(asked.environ))
 
 
 def _asked() -> Request:
@@ -366,80 +342,12 @@ def _route(asked: Request) -> tuple[str, str]:
     return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
 
 
-def _request_id(environ: WSGIEnvironment) -> str:
-    """One id for the request, the client's own if it gave one of our form."""
-    if _REQUEST_ID not in environ:
-        given = environ.get(_REQUEST_ID_VARIABLE, "")
-        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
-    identity: str = environ[_REQUEST_ID]
-    return identity
-
-
 def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
     return {
         "method": environ["REQUEST_METHOD"],
         "path": get_path_info(environ),
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 2),
-        "request_id": _request_id(environ),
+        "request_id": request_id(environ),
         **noted(environ),
     }
-
-
-def _answer_refusal(refusal: Refusal) -> Response:
-    kind = "validation_error" if refusal.fields and refusal.code == 400 else ERROR_TYPES[refusal.code]
-    body: dict[str, Any] = {
-        "object": "error",
-        "code": refusal.code,
-        "type": kind,
-        "message": refusal.message,
-        "fields": [{"name": name, "message": message} for name, message in refusal.fields],
-        "request_id": _request_id(request.environ),
-    }
-    if refusal.reason is not None:
-        body["reason"] = refusal.reason
-    response = json_answer(body, refusal.code)
-    if refusal.code == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if refusal.retry_after_seconds is not None:
-        response.headers["Retry-After"] = str(refusal.retry_after_seconds)
-    return response
-
-
-def _answer_http_error(error: HTTPException) -> Response:
-    response = _answer_refusal(_refusal_of(error))
-    for name, value in error.get_headers(request.environ):
-        if name == "Allow":
-            response.headers[name] = value
-    return response
-
-
-def _refusal_of(error: HTTPException) -> Refusal:
-    if error.code == 404:
-        return Refusal(404, f"there is no {request.path} here; check the path")
-    if error.code == 405:
-        return Refusal(405, f"{request.method} is not available for {request.path}; see the header Allow")
-    if error.code == 413:
-        limit = request.max_content_length
-        return Refusal(413, f"the body is larger than {limit} bytes; send less at a time")
-    if isinstance(error, WebsocketMismatch):
-        return Refusal(400, "websockets are not spoken here; GET /v2/notification/events sends events as they come")
-    code = error.code if error.code in ERROR_TYPES else 400
-    return Refusal(code, error.description or error.name)
-
-
-def _answer_storage_failure(failure: StorageFailed) -> Response:
-    message = f"the server {failure}; nothing was changed, so try again later; the operator finds the cause in the log"
-    return _answer_refusal(Refusal(503, message, reason="STORAGE_FAILED", retry_after_seconds=_STORE_AGAIN_SECONDS))
-
-
-def _answer_too_much(failure: TooMuchWaiting) -> Response:
-    message = f"{failure}; nothing was changed, so try again in a moment"
-    return _answer_refusal(Refusal(429, message, reason="TOO_MUCH_WAITING", retry_after_seconds=1))
-
-
-def _answer_failure(error: Exception) -> Response:
-    _log.error("request failed", extra={"request_id": _request_id(request.environ)}, exc_info=error)
-    return _answer_refusal(
-        Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
-    )

@@ -80,6 +80,8 @@ def _reported(resource: ResourceRow) -> dict[str, Any]:
         reported["expires_at"] = timestamp(resource.reported_expires_at)
     if resource.reported_origin is not None:
         reported["origin"] = resource.reported_origin
+    if resource.reported_revision is not None:
+        reported["revision"] = resource.reported_revision
     return reported
 
 
@@ -97,7 +99,10 @@ def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     is_issuer = app_id is not None and app_id == resource.desired_app_id
     if is_issuer and resource.desired_category is not None:
         desired["category"] = resource.desired_category
-    return desired | {"requested_at": timestamp(resource.requested_at)}
+    desired["requested_at"] = timestamp(resource.requested_at)
+    if resource.desired_revision is not None:
+        desired["revision"] = resource.desired_revision
+    return desired
 
 
 def unchanged_device(device: DeviceRow) -> bytes:

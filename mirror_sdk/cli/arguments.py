@@ -66,7 +66,7 @@ class _Path(_TextType):
             return []
         try:
             with MirrorClient.from_env(timeout=2) as client:
-                found = client.list_resources(device_id(client, device))
+                found = client.list_resources(device)
         except MirrorError:
             return []
         return [CompletionItem(resource.uri) for resource in found if resource.uri.startswith(incomplete)]
@@ -124,9 +124,3 @@ timeout_option = click.option(
 expiry_option = click.option(
     "--expiry-seconds", type=click.IntRange(min=1), help="For how long the request may wait for the device."
 )
-
-
-def device_id(client: MirrorClient, device: str) -> str:
-    """The id of the device that has this name, or what was given, which then is an id."""
-    named = client.list_devices(endpoint_name=device, limit=1)
-    return named[0].id if named else device

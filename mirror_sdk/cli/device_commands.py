@@ -11,7 +11,6 @@ from mirror_sdk._output import Form, Row, form_options, show
 from mirror_sdk.cli.arguments import (
     ValueCommand,
     device_argument,
-    device_id,
     expiry_option,
     path_argument,
     patterns_option,
@@ -52,7 +51,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
       mirror get light-01 --path '/3311/*'
     """  # noqa: D301 - click wants the character, not its escape
     with MirrorClient.from_env() as client:
-        found = client.get_device(device_id(client, device))
+        found = client.get_device(device)
     show(_resource_rows(found, paths), list(_COLUMNS), form)
 
 
@@ -70,14 +69,14 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
     with MirrorClient.from_env() as client:
-        asked = device_id(client, device)
-        value = client.begin_read(asked, path, expiry_seconds=expiry_seconds).result(timeout)
+        request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
+        value = request.result(timeout)
     if form is None:
         click.echo(str(value))
         return
     is_plain = isinstance(value.python, str | int | float)
     row = {
-        "device_id": asked,
+        "device_id": request.device_id,
         "path": path,
         "kind": value.kind.value,
         "value": value.python if is_plain else str(value),
@@ -107,7 +106,7 @@ def write(
     typed = _typed(value, path)
     with MirrorClient.from_env() as client:
         request = client.begin_write(
-            device_id(client, device), path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
+            device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
         )
         request.result(timeout)
 
@@ -125,7 +124,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
     """  # noqa: D301 - click wants the character, not its escape
     with MirrorClient.from_env() as client:
         act = client.unsubscribe if end else client.subscribe
-        act(device_id(client, device), path)
+        act(device, path)
 
 
 @main.command()

@@ -6,7 +6,6 @@ import csv
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk.cli.arguments import device_id, patterns_option
+from mirror_sdk.cli.arguments import patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
@@ -60,7 +59,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
     from mirror_sdk import _table_rows as tables
 
     with MirrorClient.from_env() as client:
-        made = client.plan(_wanted_values(client, file))
+        made = client.plan(_wanted_values(file))
         frame = made.frame
         if undo_file is not None:
             _write_values(made.values_before(), undo_file)
@@ -84,10 +83,14 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
 @main.command()
 @patterns_option
 @click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="By how much numbers may differ.")
-@click.option("--check", is_flag=True, help="End with status 1 if anything drifts.")
+@click.option("--unconfirmed", is_flag=True, help="Also what was reported before the device took the write.")
+@click.option("--check", is_flag=True, help="End with status 1 if anything is shown.")
 @form_options
-def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> None:
+def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool, form: Form) -> None:
     """Show where desired and reported values differ, in the whole fleet.
+
+    A value that was reported before the device took another one accuses nobody: it is unconfirmed, and left out without
+    --unconfirmed. A read confirms it, or shows that the device did otherwise.
 
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check
@@ -97,7 +100,7 @@ def drift(paths: Sequence[str], tolerance: float, check: bool, form: Form) -> No
 
     with MirrorClient.from_env() as client:
         state = client.snapshot(paths=list(paths) or None)
-    found = mirror(state).drift(tolerance=tolerance)
+    found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)
@@ -162,28 +165,27 @@ def _tell_written(rows: int, device_count: int, file: Path) -> None:
     click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
 
 
-def _wanted_values(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+def _wanted_values(file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
     try:
-        return _read_wanted(client, file)
+        return _read_wanted(file)
     except (UnicodeDecodeError, csv.Error) as error:
         raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
 
 
-def _read_wanted(client: MirrorClient, file: Path) -> list[tuple[str, str, object]]:
+def _read_wanted(file: Path) -> list[tuple[str, str, object]]:
     """The writes a file asks for, each value as its path declares it."""
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.DictReader(lines)
         lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
         if lacking:
             raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
-        id_of = lru_cache(partial(device_id, client))
         wanted: list[tuple[str, str, object]] = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
-            wanted.append((id_of(with_formula(device)), path, _typed_or_text(with_formula(value), path)))
+            wanted.append((with_formula(device), path, _typed_or_text(with_formula(value), path)))
         return wanted
 
 

@@ -16,7 +16,7 @@ import click
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show_line
-from mirror_sdk.cli.arguments import DeviceName, device_id, patterns_option
+from mirror_sdk.cli.arguments import DeviceName, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.events import Event
 from mirror_sdk.wire.paths import matches
@@ -44,7 +44,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     signal.signal(signal.SIGTERM, stop)
     # So it is to end: what was shown is all there is to say.
     with suppress(KeyboardInterrupt), MirrorClient.from_env() as client:
-        only = device_id(client, device) if device else None
+        only = client.get_directory_device(device).id if device else None
         events = client.events(timeout=float("inf") if timeout is None else timeout)
         for event in islice((event for event in events if _is_wanted(event, only, paths)), limit):
             show_line(_event_row(event), form)
@@ -68,12 +68,13 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
       python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
     """  # noqa: D301 - click wants the character, not its escape
     if not only_audit:
-        with MirrorClient.from_env() as client:
-            chosen = [device_id(client, device) for device in devices] or None
-            with client.record(folder, devices=chosen, paths=list(paths) or None) as recorder:
-                # Before it is said that it records: whoever waits for that may end it at once.
-                signal.signal(signal.SIGTERM, stop)
-                _wait_for_the_end(recorder, seconds)
+        with (
+            MirrorClient.from_env() as client,
+            client.record(folder, devices=list(devices) or None, paths=list(paths) or None) as recorder,
+        ):
+            # Before it is said that it records: whoever waits for that may end it at once.
+            signal.signal(signal.SIGTERM, stop)
+            _wait_for_the_end(recorder, seconds)
     try:
         from mirror_sdk.recording import Recording
 

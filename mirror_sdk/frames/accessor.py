@@ -117,15 +117,25 @@ class MirrorAccessor:
         return client.refresh(self._frame)
 
     def drift(
-        self, *, tolerance: float | Mapping[str, float] = 0.0, relative: float = 0.0, now: datetime | None = None
+        self,
+        *,
+        tolerance: float | Mapping[str, float] = 0.0,
+        relative: float = 0.0,
+        now: datetime | None = None,
+        unconfirmed: bool = False,
     ) -> pd.DataFrame:
         """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame().mirror.drift()["kind"].tolist()
         ['never_reported']
+        >>> client.read_value(light, "/3311/0/5850")
+        False
+        >>> client.write_value(light, "/3311/0/5850", True)
+        >>> client.state_frame().mirror.drift(unconfirmed=True)["kind"].tolist()
+        ['unconfirmed', 'never_reported']
         """
-        return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now)
+        return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now, unconfirmed=unconfirmed)
 
     def stale(self, age: str | pd.Timedelta, *, now: datetime | None = None) -> pd.DataFrame:
         """The rows whose value is older than ``age`` (``"1h"``, ``"30min"``), or was never reported.

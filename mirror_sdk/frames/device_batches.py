@@ -58,6 +58,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "requested_at": desired.spread(desired["requested_at"]),
         "desired_at": desired.spread(desired["desired_at"]),
         "subscribed": _own(resources["subscribed"]),
+        "reported_revision": _own(_extension(resources.struct, "reported_revision")),
+        "desired_revision": desired.spread(_extension(desired.struct, "desired_revision")),
         "reported_raw": resources["reported_value"],
         "desired_raw": desired.spread(desired["desired_value"]),
     }
@@ -90,13 +92,13 @@ class _Resources:
         self._counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         self.begins = np.cumsum(self._counts) - self._counts
         """Where the resources of each device begin."""
-        self._struct = lists.flatten()
+        self.struct = lists.flatten()
         self.path = self["path"]
         self.device = np.repeat(np.arange(len(lists)), self._counts)
         """The number of the device each belongs to."""
 
     def __getitem__(self, name: str) -> pa.Array:
-        return self._struct.field(name)
+        return self.struct.field(name)
 
     def of_devices(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """The columns that tell of the device; those that have no resource are no category."""
@@ -113,7 +115,7 @@ class _Desired:
 
     def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
         lists = batch.column("desired")
-        self._struct = lists.flatten()
+        self.struct = lists.flatten()
         begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
         rows = begins + self["resource"].to_numpy(zero_copy_only=False)
         place = np.full(len(resources.path), -1)
@@ -123,13 +125,20 @@ class _Desired:
         self.typed = read_payloads(self["desired_value"], self["desired_content_type"], paths)
 
     def __getitem__(self, name: str) -> pa.Array:
-        return self._struct.field(name)
+        return self.struct.field(name)
 
     def spread(self, column: pa.Array) -> pa.Array:
         """A column with a row for each resource."""
         if not len(column):
             return pa.nulls(len(self._place), column.type)
         return column.take(self._place)
+
+
+def _extension(struct: pa.StructArray, name: str) -> pa.Array:
+    """A column of numbers that not every service sends."""
+    if struct.type.get_field_index(name) < 0:
+        return pa.nulls(len(struct), pa.int64())
+    return struct.field(name)
 
 
 def _own(column: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The drift table: where what was asked for and what is reported differ. Source: specification 2.2, 3.1."""
+"""The drift table: where what was asked for and what is reported differ. Source: specification 2.2, 3.1; wire.md 1."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, present, value_fields
+from mirror_sdk.frames.state import REVISIONS
 from mirror_sdk.values import ValueKind
 
 
@@ -20,13 +21,15 @@ class DriftKind(StrEnum):
     """Why a resource is in the drift table.
 
     ``PENDING``: a write is under way. ``FAILED``: the last write failed. ``REVERTED``: after the write succeeded the
-    device reported something else. ``NEVER_REPORTED``: nothing was reported since the write succeeded.
-    ``TYPE_MISMATCH``: what is reported is of another type.
+    device reported something else. ``UNCONFIRMED``: what was reported last is older than that success, or it is not
+    known which was first: the device said yes, and nothing was heard since. ``NEVER_REPORTED``: the write succeeded,
+    and nothing was ever reported. ``TYPE_MISMATCH``: what was reported after the success is of another type.
     """
 
     PENDING = "pending"
     FAILED = "failed"
     REVERTED = "reverted"
+    UNCONFIRMED = "unconfirmed"
     NEVER_REPORTED = "never_reported"
     TYPE_MISMATCH = "type_mismatch"
 
@@ -54,6 +57,7 @@ def drift_frame(
     relative: float = 0.0,
     now: datetime | None = None,
     tz: str | None = None,
+    unconfirmed: bool = False,
 ) -> pd.DataFrame:
     """The drift table of a state table: one row per resource whose desired and reported value differ.
 
@@ -63,6 +67,8 @@ def drift_frame(
         relative: By which part of the desired number they may differ; what allows more of both counts.
         now: To which moment ``age`` reaches, by the mirror's clock; the moment of the state table by default.
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
+        unconfirmed: Whether a value that was reported before the device said yes to another one is a row too. A read or
+            a subscription confirms it, or shows that the device did otherwise.
 
     Returns:
         A frame with these columns, also when it has no rows:
@@ -84,7 +90,9 @@ def drift_frame(
         ==============  ===================  ===========================================================
 
         Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
-        under way is a row in any case, one that has failed where it differs from what is reported.
+        under way is a row in any case, one that has failed where it differs from what is reported. What was reported
+        first, or since, is told by the revisions of the state table, and by the times where it has none: the same
+        millisecond tells nothing, and accuses nobody.
 
         ``attrs["mirror"]`` holds ``taken_at``, the moment of ``age``, and of the state table ``devices``, ``complete``
         and ``server``.
@@ -93,12 +101,14 @@ def drift_frame(
         ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
             lacks a column.
 
-    Source: specification 2.2 and 3.1.
+    Source: specification 2.2 and 3.1; wire.md 1.
     """
     _check(state)
     taken_at = present(state, now)
     asked = state[state["desired_status"].notna()]
     kinds = _kinds(asked, tolerance, relative)
+    if not unconfirmed:
+        kinds = kinds.mask(kinds == DriftKind.UNCONFIRMED.value)
     drifting = asked[kinds.notna()]
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
@@ -127,22 +137,39 @@ def _check(state: pd.DataFrame) -> None:
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     """The kind of each row, missing where nothing drifts."""
-    is_newer = asked["reported_at"].notna() & (asked["reported_at"] >= asked["desired_at"])
+    is_since = _is_reported_since(asked)
     differs = ~_agree(asked, tolerance, relative)
     has_value = {of: _has_typed(asked, of) for of in ("desired", "reported")}
     same_type = pd.Series(False, index=asked.index)
     for kind in _TYPED:
         same_type |= asked[f"desired_{kind}"].notna() & asked[f"reported_{kind}"].notna()
-    comparable = has_value["desired"] & (has_value["reported"] | _is_unreadable(asked))
+    is_unreadable = _is_unreadable(asked)
+    is_reported = has_value["reported"] | is_unreadable | asked["reported_at"].notna()
+    comparable = has_value["desired"] & (has_value["reported"] | is_unreadable)
     raw = "desired_raw" in asked
     kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
     succeeded = asked["desired_status"] == "success"
     opaque = ~has_value["desired"] & (~raw)
-    kinds = kinds.mask(succeeded & differs & is_newer & ~opaque, DriftKind.REVERTED.value)
-    kinds = kinds.mask(succeeded & comparable & ~same_type & is_newer, DriftKind.TYPE_MISMATCH.value)
-    kinds = kinds.mask(succeeded & differs & ~is_newer & ~opaque, DriftKind.NEVER_REPORTED.value)
+    unlike = succeeded & differs & ~opaque
+    kinds = kinds.mask(unlike & is_since, DriftKind.REVERTED.value)
+    kinds = kinds.mask(succeeded & comparable & ~same_type & is_since, DriftKind.TYPE_MISMATCH.value)
+    kinds = kinds.mask(unlike & ~is_since, DriftKind.UNCONFIRMED.value)
+    kinds = kinds.mask(unlike & ~is_reported, DriftKind.NEVER_REPORTED.value)
     kinds = kinds.mask(differs & (asked["desired_status"] == "failure"), DriftKind.FAILED.value)
     return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
+
+
+def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
+    """Where the value was reported after the desired part became what it is; not where nobody can tell.
+
+    The same of a column as :attr:`mirror_sdk.device.Resource.is_reported_since` of one resource.
+    """
+    by_time = (asked["reported_at"] > asked["desired_at"]).astype(bool)
+    if not set(REVISIONS) <= set(asked.columns):
+        return by_time
+    # Tables of which not all have the columns may have been put together.
+    reported, desired = (asked[name].astype("Int64") for name in REVISIONS)
+    return (reported > desired).where((reported != desired).fillna(False), by_time).astype(bool)
 
 
 def _is_unreadable(asked: pd.DataFrame) -> pd.Series:

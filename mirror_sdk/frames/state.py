@@ -54,9 +54,14 @@ STATE_SCHEMA = pa.schema(
         pa.field("requested_at", INSTANT),
         pa.field("desired_at", INSTANT),
         pa.field("subscribed", pa.bool_()),
+        pa.field("reported_revision", pa.int64()),
+        pa.field("desired_revision", pa.int64()),
     ]
 )
 """The state table without its raw columns."""
+
+REVISIONS = ("reported_revision", "desired_revision")
+"""The columns that tables of earlier versions do not have."""
 
 STATE_RAW_SCHEMA = pa.schema(
     [*STATE_SCHEMA, pa.field("reported_raw", pa.binary()), pa.field("desired_raw", pa.binary())]
@@ -121,6 +126,8 @@ _RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
     "requested_at": lambda resource: resource.desired and resource.desired.requested_at,
     "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
     "subscribed": lambda resource: resource.subscribed,
+    "reported_revision": lambda resource: resource.reported and resource.reported.revision,
+    "desired_revision": lambda resource: resource.desired and resource.desired.revision,
     "reported_raw": lambda resource: _reported(resource).raw,
     "desired_raw": lambda resource: _desired(resource).raw,
 }
@@ -149,36 +156,39 @@ def state_frame(
     Returns:
         A frame with these columns, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        endpoint_name   category             its endpoint name
-        path            category             resource path
-        object_id       Int32                first number of the path; NA for a path that is none
-        instance_id     Int32                second number
-        resource_id     Int32                third number
-        label           category             object and resource name; NA where nothing declares one
-        unit            category             of the two ``_num`` columns: resource 5701, else declared
-        reported_num    Float64              a number, rounded to the nearest float past 2**53
-        reported_text   string               a text, an object link, or a time in RFC 3339
-        reported_bool   boolean              a boolean
-        value_kind      category             what was reported: one of ``ValueKind``
-        reported_at     datetime64[ms, UTC]  when the value came from the device
-        fresh_until     datetime64[ms, UTC]  until when the device said it holds
-        desired_num     Float64              as ``reported_num``, of the value last asked for
-        desired_text    string               as ``reported_text``
-        desired_bool    boolean              as ``reported_bool``
-        desired_status  category             ordered: pending < success < failure
-        requested_at    datetime64[ms, UTC]  when the write was asked for
-        desired_at      datetime64[ms, UTC]  the same while pending, then that of the status update
-        subscribed      boolean              whether the device accepted a subscription
-        reported_raw    object               payload (bytes), with ``raw=True`` only
-        desired_raw     object               payload (bytes), with ``raw=True`` only
-        ==============  ===================  ===========================================================
+        =================  ===================  ===========================================================
+        column             dtype                meaning
+        =================  ===================  ===========================================================
+        device_id          category             the device
+        endpoint_name      category             its endpoint name
+        path               category             resource path
+        object_id          Int32                first number of the path; NA for a path that is none
+        instance_id        Int32                second number
+        resource_id        Int32                third number
+        label              category             object and resource name; NA where nothing declares one
+        unit               category             of the two ``_num`` columns: resource 5701, else declared
+        reported_num       Float64              a number, rounded to the nearest float past 2**53
+        reported_text      string               a text, an object link, or a time in RFC 3339
+        reported_bool      boolean              a boolean
+        value_kind         category             what was reported: one of ``ValueKind``
+        reported_at        datetime64[ms, UTC]  when the value came from the device
+        fresh_until        datetime64[ms, UTC]  until when the device said it holds
+        desired_num        Float64              as ``reported_num``, of the value last asked for
+        desired_text       string               as ``reported_text``
+        desired_bool       boolean              as ``reported_bool``
+        desired_status     category             ordered: pending < success < failure
+        requested_at       datetime64[ms, UTC]  when the write was asked for
+        desired_at         datetime64[ms, UTC]  the same while pending, then that of the status update
+        subscribed         boolean              whether the device accepted a subscription
+        reported_revision  Int64                number of the mirror's change that brought the value
+        desired_revision   Int64                number of the change that issued the write, or ended it
+        reported_raw       object               payload (bytes), with ``raw=True`` only
+        desired_raw        object               payload (bytes), with ``raw=True`` only
+        =================  ===================  ===========================================================
 
-        Opaque values stand in the raw columns alone. ``attrs["mirror"]`` holds ``taken_at`` (RFC 3339), ``devices``
-        (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
+        Of two revisions the larger one is later, also where the times are the same; they are NA where the service does
+        not tell them. Opaque values stand in the raw columns alone. ``attrs["mirror"]`` holds ``taken_at`` (RFC 3339),
+        ``devices`` (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
         ValueRefused: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
@@ -195,18 +205,45 @@ def state_table(
     devices: Iterable[DeviceObject], *, paths: Sequence[str] | None, raw: bool = False
 ) -> tuple[pa.Table, int]:
     """The state table for Arrow, and the number of the devices; see :func:`state_frame`."""
-    schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
-    columns: dict[str, list[object]] = {name: [] for name in schema.names}
-    device_count = 0
+    rows = StateRows(paths=paths, raw=raw)
     for device in devices:
-        device_count += 1
-        resources = [resource for resource in device.resources.values() if matches_any(paths, resource.path)]
-        columns["device_id"].extend([device.device_id] * len(resources))
-        columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
+        rows.add(device)
+    return rows.table(), rows.device_count
+
+
+class StateRows:
+    """Rows of the state table, column by column, of which nothing of a device but its values is kept.
+
+    Args:
+        paths: Path patterns, checked; ``None`` takes every resource.
+        raw: Whether the payloads are columns too.
+
+    Attributes:
+        device_count: Of how many devices they are.
+    """
+
+    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._paths = paths
+        self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
+        self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
+        self.device_count = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["device_id"])
+
+    def add(self, device: DeviceObject) -> None:
+        """The rows of one more device."""
+        self.device_count += 1
+        resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
+        self._columns["device_id"].extend([device.device_id] * len(resources))
+        self._columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
         for name, read in _RESOURCE_COLUMNS.items():
-            if name in columns:
-                columns[name].extend(map(read, resources))
-    return to_table(columns, schema), device_count
+            if name in self._columns:
+                self._columns[name].extend(map(read, resources))
+
+    def table(self) -> pa.Table:
+        """All rows, for Arrow."""
+        return to_table(self._columns, self._schema)
 
 
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:

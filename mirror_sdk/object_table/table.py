@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from mirror_sdk._fork import Lock
 from mirror_sdk.object_table.definition import NUMBERS, ResourceDeclaration, ResourceDefinition, ResourceType
 from mirror_sdk.object_table.ipso import IPSO_OBJECTS
 from mirror_sdk.object_table.lwm2m import LWM2M_OBJECTS
@@ -36,7 +36,7 @@ _table: dict[_Key, ResourceDefinition] = {
     for object_id, (name, resources) in {**LWM2M_OBJECTS, **IPSO_OBJECTS}.items()
     for key, definition in _definitions(object_id, name, resources)
 }
-_registering = threading.Lock()
+_registering = Lock()
 
 
 def lookup(path: str) -> ResourceDefinition | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -71,18 +71,31 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:
-    """What the directory and the mirror tell of a device."""
+    """What the directory tells of a device, and the mirror of those of its resources that are written."""
 
     listed: Device
-    mirrored: DeviceObject
+    resources: Mapping[str, Resource]
 
 
+def known_devices(
+    listed: Iterable[Device], mirrored: Iterable[DeviceObject], paths: Collection[str]
+) -> dict[str, KnownDevice]:
+    """Devices by their ids, each with its resources of these paths alone: of a fleet, all would be too many to keep."""
+    return {
+        device.id: KnownDevice(device, {path: one for path, one in mirror.resources.items() if path in paths})
+        for device, mirror in zip(listed, mirrored, strict=True)
+    }
+
+
+_NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
 NO_EARLIER = object()
 """In the place of a value: there was none to go back to."""
 
 
-def check_all(wants: Sequence[Want], devices: Mapping[str, KnownDevice]) -> list[PlannedWrite]:
-    """The writes of a plan, in the order in which they are wanted."""
+def check_all(
+    wants: Sequence[Want], devices: Mapping[str, KnownDevice], reasons: Mapping[str, str]
+) -> list[PlannedWrite]:
+    """The writes of a plan, in the order in which they are wanted; ``reasons`` says of a name why it leads nowhere."""
     values: dict[tuple[str, str], list[object]] = defaultdict(list)
     for want in wants:
         values[want.device_id, want.path].append(want.value)
@@ -90,16 +103,17 @@ def check_all(wants: Sequence[Want], devices: Mapping[str, KnownDevice]) -> list
     planned = []
     for want in wants:
         key = want.device_id, want.path
-        planned.append(_plan(want, devices.get(want.device_id), values[key], is_repeated=key in seen))
+        why = reasons.get(want.device_id, _NO_SUCH_DEVICE)
+        planned.append(_plan(want, devices.get(want.device_id), why, values[key], is_repeated=key in seen))
         seen.add(key)
     return planned
 
 
-def _plan(want: Want, device: KnownDevice | None, values: list[object], *, is_repeated: bool) -> PlannedWrite:
-    resource = device.mirrored.resources.get(want.path) if device else None
+def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object], *, is_repeated: bool) -> PlannedWrite:
+    resource = device.resources.get(want.path) if device else None
     wanted, finding = _value_of(want)
     if finding is None:
-        finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, resource)
+        finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, why, resource)
     if finding is None and resource is not None and device is not None:
         finding = _of_state(wanted, resource, device.listed)
     current = resource and _current(resource)
@@ -145,9 +159,9 @@ def _differs(one: object, other: object) -> bool:
         return True
 
 
-def _of_device(want: Want, device: KnownDevice | None, resource: Resource | None) -> Finding | None:
+def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resource | None) -> Finding | None:
     if device is None:
-        return _refuse(Check.UNKNOWN_DEVICE, "there is no such device; client.list_devices() shows those there are")
+        return _refuse(Check.UNKNOWN_DEVICE, why)
     if resource is None:
         return _refuse(Check.UNKNOWN_RESOURCE, f"{device.listed.endpoint_name} has no resource {want.path}")
     return None
@@ -176,9 +190,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return reported or desired
-    return desired if desired.desired_at >= reported.reported_at else reported
+    return reported if resource.is_reported_since else desired
 
 
 def _is_uncertain(resource: Resource) -> bool:
@@ -186,14 +198,12 @@ def _is_uncertain(resource: Resource) -> bool:
 
     Why a write of another application failed is not told: then it may have.
     """
-    reported, desired = resource.reported, resource.desired
+    desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:
         return False
     if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
-    if reported is None or reported.reported_at is None or desired.desired_at is None:
-        return True
-    return desired.desired_at >= reported.reported_at
+    return not resource.is_reported_since
 
 
 def _since(current: ReportedValue | DesiredValue) -> str:

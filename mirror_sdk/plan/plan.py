@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import pandas as pd
 
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now
 from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest
 from mirror_sdk.errors import MirrorError, WaitTimeout
@@ -44,6 +45,11 @@ class Plan(PlanReport):
         self._write = write
         self._make_plan = make_plan
         self._clock = clock
+        self._begin_in_child()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is not being applied here, whatever a thread of the parent does."""
         self._stopped = threading.Event()
         self._applying = threading.Lock()
 

@@ -13,6 +13,8 @@ from typing import ParamSpec, Self
 import pandas as pd
 
 from mirror_sdk._async_channels import AsyncLogReader
+from mirror_sdk._fork import tell_in_child
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.reading import Recording
@@ -40,7 +42,13 @@ class AsyncRecorder:
         self._take_state = take_state
         self.failure: Exception | None = None
         self._ending = asyncio.Lock()
+        self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here: its task belongs to the loop of the parent, which goes on with the files."""
+        self._is_of_parent = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,7 +80,7 @@ class AsyncRecorder:
     @property
     def is_running(self) -> bool:
         """Whether it still records."""
-        return not self._task.done()
+        return not self._is_of_parent and not self._task.done()
 
     @property
     def recording(self) -> Recording:
@@ -91,6 +99,8 @@ class AsyncRecorder:
         Raises:
             OSError: The rest could not be written.
         """
+        if self._is_of_parent:
+            return
         self._task.cancel()
         async with self._ending:
             try:
@@ -162,20 +172,28 @@ async def _finish(write: Callable[P, None], *arguments: P.args, **options: P.kwa
 
 
 async def begin_recording(
-    tape: Tape, new_reader: Callable[[int | None], AsyncLogReader], take_state: Callable[[], Awaitable[pd.DataFrame]]
+    make_tape: Callable[[], Tape],
+    new_reader: Callable[[int | None], AsyncLogReader],
+    take_state: Callable[[], Awaitable[pd.DataFrame]],
 ) -> AsyncRecorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
+        ValueRefused: As :class:`Tape`.
     """
+    made: list[Tape] = []
     try:
+        await off_loop(lambda: made.append(make_tape()))
+        (tape,) = made
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
             await reader.go_to_end()
         await _finish(tape.begin, reader.position, await take_state())
     except BaseException:
-        tape.folder.close()
+        # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
+        for tape in made:
+            await off_loop(tape.folder.close)
         raise
     return AsyncRecorder(tape, reader, new_reader, take_state)

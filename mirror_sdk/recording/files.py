@@ -22,7 +22,7 @@ from mirror_sdk.errors import RecordingDamaged, ValueRefused
 from mirror_sdk.frames.columns import categories_of
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.frames.state import STATE_SCHEMA
+from mirror_sdk.frames.state import REVISIONS, STATE_SCHEMA
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 
 STORED_SCHEMA = pa.schema(
@@ -142,6 +142,8 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
         state = read_parquet(path)
         about = state.attrs["mirror"]
         pd.Timestamp(about["taken_at"]), int(about["devices"])
+        for name in set(REVISIONS) - set(state.columns):
+            state[name] = pd.array([pd.NA] * len(state), dtype="Int64")
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
         return columns

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
+from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
 from mirror_sdk.frames.events import event_columns
@@ -57,12 +58,23 @@ class RecordingFolder:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
             raise ValueRefused(f"{folder} has another recorder at work; stop it, or give another folder") from exc
+        self._is_of_parent = False
+        tell_in_child(self)
         try:
             self._check()
             self._recover()
         except BaseException:
             self._lock.release()
             raise
+
+    def _begin_in_child(self) -> None:
+        """The parent alone writes it: here nothing is flushed, sealed or unlocked."""
+        self._is_of_parent = True
+        # Of the lock and the journal there is one for both processes.
+        leave_to_parent((self._lock, self._journal))
+        if self._journal is not None:
+            close_in_child(self._journal[0].fileno())
+            self._journal = None
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +85,7 @@ class RecordingFolder:
     @property
     def is_open(self) -> bool:
         """Whether it can be written."""
-        return self._lock.is_locked
+        return not self._is_of_parent and self._lock.is_locked
 
     def append(self, events: Sequence[Event], span: Span | None, now: datetime) -> None:
         """Write events, and how far the log was looked at; they are on disk when this returns.
@@ -118,6 +130,8 @@ class RecordingFolder:
 
     def close(self) -> None:
         """Seal it and leave it to others; once is enough, more does no harm."""
+        if self._is_of_parent:
+            return
         try:
             self.seal()
         finally:

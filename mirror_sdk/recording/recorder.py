@@ -16,9 +16,10 @@ import pandas as pd
 from mirror_sdk._arguments import real
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
-from mirror_sdk.events import EventKind, event_filter, read_events
+from mirror_sdk.events import EventKind, event_filter, read_events, unreadable_keys
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -101,7 +102,7 @@ class Tape:
         """
         now = self._now()
         events = list(filter(self._wants, read_events(batch, now)))
-        warn_of(batch)
+        warn_of(batch.gap, unreadable_keys(events))
         if any(event.kind is EventKind.GAP for event in events):
             self.needs_state = True
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)
@@ -121,7 +122,8 @@ class Recorder:
     """Writes the log into a recording, from a thread of its own, until it is stopped.
 
     It can be used in a ``with`` statement, which stops it at the end. Failures of the connection are waited out. One
-    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept.
+    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept. In a child
+    process it is stopped, and its files are left alone: the parent goes on with them.
     """
 
     def __init__(
@@ -147,6 +149,13 @@ class Recorder:
             raise
         self._thread = threading.Thread(target=self._run, name="mirror-recorder", daemon=True)
         self._thread.start()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here, whatever its thread was about to do."""
+        self._stopped = threading.Event()
+        self._stopped.set()
+        self._writing = threading.Lock()
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ _MOST_FLAGS = 64 * 1024 * 1024
 _NOT_ASKED = "devices that have not changed, which nobody asked for"
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
 """Of the years 1 and 9999, since 1970."""
+_LAST_REVISION = 2**63 - 1
 
 COLUMNS = pa.schema(
     [
@@ -37,6 +38,7 @@ COLUMNS = pa.schema(
                         pa.field("reported_content_type", _WORD),
                         pa.field("reported_at", _INSTANT),
                         pa.field("reported_expires_at", _INSTANT),
+                        pa.field("reported_revision", pa.int64()),
                     ]
                 )
             ),
@@ -52,6 +54,7 @@ COLUMNS = pa.schema(
                         pa.field("desired_status", pa.int8()),
                         pa.field("desired_at", _INSTANT),
                         pa.field("requested_at", _INSTANT),
+                        pa.field("desired_revision", pa.int64()),
                     ]
                 )
             ),
@@ -59,6 +62,9 @@ COLUMNS = pa.schema(
     ]
 )
 """The columns that are read; a service may send others beside them."""
+
+_EXTENSIONS = {"reported_revision", "desired_revision"}
+"""Those of them that an older service does not send."""
 
 
 class NotAsAgreed(ValueError):
@@ -146,6 +152,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray) -> None:
     _require_once("a resource of a device", devices * len(words) + path.indices.to_numpy())
     for name in ("reported_at", "reported_expires_at"):
         _require_between(name, resources.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+    _check_revision("reported_revision", resources)
 
 
 def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
@@ -161,6 +168,12 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     _require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
     for name in ("desired_at", "requested_at"):
         _require_between(name, desired.field(name).cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
+    _check_revision("desired_revision", desired)
+
+
+def _check_revision(name: str, struct: pa.StructArray) -> None:
+    if struct.type.get_field_index(name) >= 0:
+        _require_between(name, struct.field(name), 0, _LAST_REVISION)
 
 
 def _require_paths(paths: Iterable[str]) -> None:
@@ -197,13 +210,16 @@ def _require_between(name: str, column: pa.Array, lowest: int, highest: int) -> 
 
 
 def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether it has all that is wanted, each once and of that type; a structure may have more."""
+    """Whether it has all that is wanted, each once and of that type.
+
+    A structure may have more, or lack an extension.
+    """
     if pa.types.is_list(wanted) and pa.types.is_list(found):
         return _is_like(found.value_type, wanted.value_type)
     if pa.types.is_struct(wanted) and pa.types.is_struct(found):
         return all(
-            len(places := found.get_all_field_indices(field.name)) == 1
-            and _is_like(found.field(places[0]).type, field.type)
+            (len(places := found.get_all_field_indices(field.name)) == 1 or (field.name in _EXTENSIONS and not places))
+            and all(_is_like(found.field(place).type, field.type) for place in places)
             for field in wanted
         )
     return bool(found == wanted)

@@ -26,6 +26,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import INSTANT, to_frame
 from mirror_sdk.frames.device_batches import joined, recoded
 from mirror_sdk.frames.files import read_parquet, to_arrow
+from mirror_sdk.wire.model import JsonForm, plain
 
 _LIST = "_snapshot.json"
 _FIRST = "part-00000.parquet"
@@ -60,7 +61,7 @@ class _Contents(BaseModel):
     files: list[DatasetFile]
 
 
-class SnapshotDataset:
+class SnapshotDataset(JsonForm):
     """The dataset that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote.
 
     pandas, Arrow and Dask read the folder as it is; this also tells what it is based on, and sees that it is whole.
@@ -132,6 +133,16 @@ class SnapshotDataset:
         """
         return [self.path / file.name for file in self.files] or [self.head]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Where it is, how large it is and what it is based on, for any JSON encoder.
+
+        >>> client.snapshot_dataset(folder / "fleet").to_dict()["rows"]
+        4
+        """
+        told = {"path": self.path, "rows": self.rows, "about": self.about, "files": self.files}
+        found: dict[str, Any] = plain(told)
+        return found
+
     def to_frame(self) -> pd.DataFrame:
         """All of it, as :meth:`mirror_sdk.MirrorClient.snapshot` would have given it.
 
@@ -161,7 +172,7 @@ class DatasetWriter:
 
     Raises:
         ValueRefused: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
-        OSError: The folder cannot be written.
+        OSError: The folder cannot be read; it cannot be written, when the writer is entered.
     """
 
     def __init__(
@@ -176,13 +187,13 @@ class DatasetWriter:
         self._empty = joined([], raw=raw)
         self._tz = tz
         self._schema = self._schema_with({})
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._partial = _beside(self._folder, "partial")
-        self._partial.mkdir()
         self._files: list[DatasetFile] = []
         self._file: _PartFile | None = None
 
     def __enter__(self) -> Self:
+        self._partial.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.mkdir()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import frame_of
 from mirror_sdk.frames.device_batches import taken_apart
-from mirror_sdk.frames.state import checked_patterns
+from mirror_sdk.frames.state import REVISIONS, checked_patterns
 from mirror_sdk.object_table import SENSOR_UNITS
 from mirror_sdk.wire.snapshot import Compression
 
@@ -39,7 +39,8 @@ class SnapshotRequest:
         server: Address of the service.
         compression: How an Arrow stream is compressed; ``None`` goes by whether the service is on this machine.
         revision: That of the table there is, where only what has changed since is wanted.
-        attempts: How often it may be sent while the service is busy or out of reach; ``None`` goes by what is usual.
+        max_retries: How often it may be sent again while the service is busy or out of reach; ``None`` goes by the
+            client.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class SnapshotRequest:
     server: str
     compression: Compression | None = None
     revision: int | None = None
-    attempts: int | None = None
+    max_retries: int | None = None
 
     @classmethod
     def of(
@@ -63,7 +64,7 @@ class SnapshotRequest:
         raw: bool = False,
         tz: str | None = None,
         compression: Compression | None = None,
-        attempts: int | None = None,
+        max_retries: int | None = None,
     ) -> SnapshotRequest:
         """A request, checked.
 
@@ -80,7 +81,7 @@ class SnapshotRequest:
             tz=tz,
             server=server,
             compression=compression,
-            attempts=attempts,
+            max_retries=max_retries,
         )
 
     @classmethod
@@ -108,7 +109,8 @@ class SnapshotRequest:
                 raw="reported_raw" in frame,
                 tz=str(frame["reported_at"].dt.tz),
                 server=server,
-                revision=about["revision"],
+                # What an earlier version made lacks the revisions of its rows: all are taken anew.
+                revision=about["revision"] if set(REVISIONS) <= set(frame.columns) else None,
             )
         except (AttributeError, LookupError, TypeError) as exc:
             raise ValueRefused(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
@@ -122,7 +124,7 @@ class SnapshotRequest:
             form=form,
             compression=compression,
             changed_after=self.revision,
-            attempts=self.attempts,
+            max_retries=self.max_retries,
         )
 
     @property

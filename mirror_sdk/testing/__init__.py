@@ -19,6 +19,11 @@ until it is advanced (:class:`Clock`); ``fleet(n, seed)`` adds simulated devices
 makes things go wrong (:class:`Faults`): ``drop``, ``delay``, ``duplicate``, ``reorder``, ``reject``, ``silence`` and
 ``restart_server``. Faults of notifications act on long polling; a webhook is called over real HTTP, past them.
 
+These names are short for ``mirror_in_process``, ``mirror_clock``, ``mirror_fleet`` and ``mirror_faults``. A project
+that has a ``mirror``, ``clock``, ``fleet`` or ``faults`` of its own keeps it, and takes ours by the long name: nothing
+of ours depends on a short one. To have all of them work on a mirror that is made otherwise, override
+``mirror_in_process``.
+
 The package also has tests of the interface itself, which any server can be held against, best with a key of their own::
 
     pytest --mirror-url=http://127.0.0.1:8080 --mirror-key=ak_...
@@ -27,10 +32,29 @@ The package also has tests of the interface itself, which any server can be held
 the extensions is skipped with the reason; ``-rs`` shows it.
 """
 
-from mirror_sdk.testing.clock import Clock
-from mirror_sdk.testing.device import FleetDevice
-from mirror_sdk.testing.fault import Fault
-from mirror_sdk.testing.faults import Faults
-from mirror_sdk.testing.mirror import Mirror
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirror_sdk.testing.clock import Clock
+    from mirror_sdk.testing.device import FleetDevice
+    from mirror_sdk.testing.fault import Fault
+    from mirror_sdk.testing.faults import Faults
+    from mirror_sdk.testing.mirror import Mirror
 
 __all__ = ["Clock", "Fault", "Faults", "FleetDevice", "Mirror"]
+
+# Loaded when they are first asked for: pytest loads this package with the plugin in it, in every project.
+_MODULES = {"Clock": "clock", "Fault": "fault", "Faults": "faults", "FleetDevice": "device", "Mirror": "mirror"}
+
+if not TYPE_CHECKING:  # which would believe that there are names of any spelling
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

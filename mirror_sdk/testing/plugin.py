@@ -1,20 +1,23 @@
 """The pytest plugin: the fixtures of :mod:`mirror_sdk.testing` and the options of the conformance tests.
 
-pytest finds it by itself once the package is installed. Until a fixture is asked for, it loads nothing but the client.
+pytest finds it by itself once the package is installed, in every project. So until a fixture is asked for, it loads
+nothing but pytest and the standard library. The fixtures that do the work have names that no project has; those with
+short names stand for them, and nothing depends on those, so that a project may have a ``clock`` of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from mirror_sdk.testing.clock import Clock
-from mirror_sdk.testing.device import FleetDevice
-from mirror_sdk.testing.faults import Faults
-from mirror_sdk.testing.mirror import Mirror
+if TYPE_CHECKING:
+    from mirror_sdk.testing.clock import Clock
+    from mirror_sdk.testing.device import FleetDevice
+    from mirror_sdk.testing.faults import Faults
+    from mirror_sdk.testing.mirror import Mirror
 
 _CONFORMANCE = Path(__file__).parent / "conformance"
 
@@ -57,25 +60,52 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+def mirror_in_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     """A mirror of this test alone: server, devices and clients in this process, on a clock that stands still."""
+    # Only now: every project on the machine loads this module.
+    from mirror_sdk.testing.mirror import Mirror
+
     with Mirror(tmp_path_factory.mktemp("mirror")) as running:
         yield running
 
 
 @pytest.fixture
-def clock(mirror: Mirror) -> Clock:
-    """The clock of the mirror; ``clock.advance("1h")``."""
-    return mirror.clock
+def mirror_clock(mirror_in_process: Mirror) -> Clock:
+    """The clock of the mirror; ``mirror_clock.advance("1h")``."""
+    return mirror_in_process.clock
 
 
 @pytest.fixture
-def fleet(mirror: Mirror) -> AddFleet:
-    """Adds simulated devices of all kinds to the mirror; ``fleet(6, seed=1)``."""
-    return mirror.add_fleet
+def mirror_fleet(mirror_in_process: Mirror) -> AddFleet:
+    """Adds simulated devices of all kinds to the mirror; ``mirror_fleet(6, seed=1)``."""
+    return mirror_in_process.add_fleet
 
 
 @pytest.fixture
-def faults(mirror: Mirror) -> Faults:
-    """What is to go wrong in the mirror; ``faults.drop("answer")``."""
-    return mirror.faults
+def mirror_faults(mirror_in_process: Mirror) -> Faults:
+    """What is to go wrong in the mirror; ``mirror_faults.drop("answer")``."""
+    return mirror_in_process.faults
+
+
+@pytest.fixture
+def mirror(mirror_in_process: Mirror) -> Mirror:
+    """Short for ``mirror_in_process``; a project may have another one."""
+    return mirror_in_process
+
+
+@pytest.fixture
+def clock(mirror_clock: Clock) -> Clock:
+    """Short for ``mirror_clock``; a project may have another one."""
+    return mirror_clock
+
+
+@pytest.fixture
+def fleet(mirror_fleet: AddFleet) -> AddFleet:
+    """Short for ``mirror_fleet``; a project may have another one."""
+    return mirror_fleet
+
+
+@pytest.fixture
+def faults(mirror_faults: Faults) -> Faults:
+    """Short for ``mirror_faults``; a project may have another one."""
+    return mirror_faults

@@ -9,12 +9,12 @@ import ipywidgets as widgets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
 from mirror_sdk.frames import DriftKind
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.markup import cells, dim, head, heading, status
 from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN, ExplorerModel, ResourceRow
 from mirror_sdk.widgets.pager import Pager
-from mirror_sdk.wire.directory import Device
 
 _COLUMNS = ("resource", "reported (UTC)", "desired", "subscribed")
 _LINE_PIXELS = 26
@@ -22,6 +22,7 @@ _DRIFT_CLASSES = {
     DriftKind.PENDING: "mirror-note",
     DriftKind.FAILED: "mirror-bad",
     DriftKind.REVERTED: "mirror-warn",
+    DriftKind.UNCONFIRMED: "",
     DriftKind.NEVER_REPORTED: "mirror-warn",
     DriftKind.TYPE_MISMATCH: "mirror-warn",
 }
@@ -43,12 +44,14 @@ class Explorer(MirrorWidget):
 
     Args:
         client: The mirror.
-        device: Which device to show first: the device or its id.
+        device: Which device to show first: the device, its id or its endpoint name.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
 
     Raises:
+        AmbiguousName: Several devices have this name.
         TypeError: ``client`` is no :class:`MirrorClient`.
+        UnknownDevice: No device has this name.
 
     >>> with Explorer(client, light, live=False) as explorer:
     ...     explorer.model.title
@@ -58,7 +61,7 @@ class Explorer(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        device: str | Device | None = None,
+        device: DeviceLike | None = None,
         *,
         live: bool = True,
         keep_earlier: bool = False,
@@ -70,18 +73,22 @@ class Explorer(MirrorWidget):
         body = widgets.HBox([left, right], layout={"flex_flow": "row wrap", "grid_gap": "8px 20px"})
         self.model.load_devices()
         if device is not None:
-            self.model.choose(device if isinstance(device, str) else device.id)
+            self.model.choose(self._id_of(device))
         self.begin(body)
 
-    def choose(self, device: str | Device) -> None:
-        """Show this device, given by itself or its id.
+    def choose(self, device: DeviceLike) -> None:
+        """Show this device, given by itself, its id or its endpoint name.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.choose(station)
         >>> explorer.model.title
         'station-01'
         """
-        self.handler(lambda: self.model.choose(device if isinstance(device, str) else device.id))()
+        self.handler(lambda: self.model.choose(self._id_of(device)))()
+
+    def _id_of(self, device: DeviceLike) -> str:
+        (device_id,) = self.client._ids_of_all([device])
+        return device_id
 
     def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
         """Look again at what the events are about."""
@@ -212,12 +219,17 @@ class _Row:
         self.subscribe_button.tooltip = f"{verb} {row.path} of {device}"
 
 
-def _cells(row: ResourceRow) -> list[tuple[str, str, str]]:
+def _cells(row: ResourceRow) -> list[tuple[str, str, str, str]]:
     drift = f"mirror-mark {_DRIFT_CLASSES[row.drift]}" if row.drift else ""
     reported_at = f"{row.reported_at} · stale" if row.is_stale else row.reported_at
     return [
-        ("resource", f"{row.path}\n{row.label}".rstrip(), ""),
-        ("value", f"{row.activity or row.value or 'no value yet'}\n{reported_at}", "" if row.value else "mirror-dim"),
-        ("drift", row.drift_text, drift),
-        ("subscription", row.subscription, ""),
+        ("resource", f"{row.path}\n{row.label}".rstrip(), "", ""),
+        (
+            "value",
+            f"{row.activity or row.value or 'no value yet'}\n{reported_at}",
+            "" if row.value else "mirror-dim",
+            "",
+        ),
+        ("drift", row.drift_text, drift, row.drift_hint),
+        ("subscription", row.subscription, "", ""),
     ]

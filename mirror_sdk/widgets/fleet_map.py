@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.explorer import Explorer
@@ -95,7 +96,7 @@ class FleetMap(MirrorWidget):
         self.condition.show(_SHOWN, [self.model.condition])
         self.pager.show(self.model.pages)
 
-    def show_device(self, device_id: str) -> None:
+    def show_device(self, device_id: DeviceLike) -> None:
         """Open a device in the explorer below the tiles.
 
         >>> fleet = FleetMap(client, live=False)

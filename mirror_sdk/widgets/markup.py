@@ -47,14 +47,18 @@ def table(caption: str, columns: Sequence[tuple[str, str]], rows: Iterable[Seque
     )
 
 
-def cells(named: Iterable[tuple[str, str, str]]) -> str:
-    """A row of cells, as (what it is, text, classes); what a cell is is told to screen readers alone."""
+def cells(named: Iterable[tuple[str, str, str, str]]) -> str:
+    """A row of cells, as (what it is, text, classes, more of it).
+
+    What a cell is is told to screen readers alone; what is more of it also where it is pointed at.
+    """
     spans = "".join(
-        f'<span class="{escape(classes)}" title="{escape(text)}">'
-        f'<span class="mirror-hidden">{escape(name)}: </span>{escape(text)}</span>'
+        f'<span class="{escape(classes)}" title="{escape(" — ".join(filter(None, (text, more))))}">'
+        f'<span class="mirror-hidden">{escape(name)}: </span>{escape(text)}'
+        f'<span class="mirror-hidden"> {escape(more)}</span></span>'
         if text
         else "<span></span>"
-        for name, text, classes in named
+        for name, text, classes, more in named
     )
     return f'<div class="mirror-row">{spans}</div>'
 

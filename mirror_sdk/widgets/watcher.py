@@ -12,6 +12,7 @@ import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.naming import DeviceLike, known_id
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.choices import Choices
 from mirror_sdk.widgets.markup import dim, heading, status, table
@@ -46,7 +47,7 @@ class EventWatcher(MirrorWidget):
 
     Args:
         client: The mirror.
-        devices: Names or ids of devices; ``None`` takes all.
+        devices: Devices, their ids or endpoint names; ``None`` takes all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
         events_kept: How many events are kept at most.
         live: Whether it takes events by itself.
@@ -65,7 +66,7 @@ class EventWatcher(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        devices: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
         paths: Collection[str] | None = None,
         *,
         events_kept: int = EVENTS_KEPT,
@@ -74,8 +75,16 @@ class EventWatcher(MirrorWidget):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
+        given = () if devices is None or isinstance(devices, str) else devices
+        # A name stays one: the device that has it may come later.
+        chosen = [known_id("each of devices", one) or str(one) for one in given]
         self.model: WatcherModel = WatcherModel(
-            client, devices, paths, self._live.run, events_kept=events_kept, clock=clock
+            client,
+            devices if isinstance(devices, str) else chosen,
+            paths,
+            self._live.run,
+            events_kept=events_kept,
+            clock=clock,
         )
         self._clock = clock
         self._plot_at = clock()

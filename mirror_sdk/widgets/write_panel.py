@@ -35,8 +35,8 @@ class WritePanel(MirrorWidget):
 
     Args:
         client: The mirror.
-        devices: Which devices can be picked, all of them picked at first: ids, devices, or a table with a column or
-            an index ``device_id``. Without, any device of the directory can, and none is picked.
+        devices: Which devices can be picked, all of them picked at first: ids, endpoint names, devices, or a table with
+            a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
         expiry_seconds: For how long a write may wait for its device.
         canary: How many devices are written to first; all of them must succeed before any other is.
         max_failures: After how many failures no more is sent; ``None`` for no limit.
@@ -45,7 +45,9 @@ class WritePanel(MirrorWidget):
         keep_earlier: Whether an earlier panel of this client stays, where the page does not tell which cell runs.
 
     Raises:
+        AmbiguousName: Several devices have a name that was given.
         TypeError: ``client`` is no :class:`MirrorClient`.
+        UnknownDevice: No device has a name that was given.
         ValueRefused: ``devices`` are none, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:

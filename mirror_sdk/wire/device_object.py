@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from mirror_sdk.wire.model import Payload, Timestamp, WireModel
 
@@ -34,11 +34,15 @@ DesiredStatusField = Annotated[
 Origin = Literal["read", "subscription", "auto_observation"]
 """By what a reported value came. An extension."""
 
+Revision = Annotated[int, Field(ge=0, lt=2**63)]
+"""Number of a change of the mirror: a larger one is later. An extension."""
+
 
 class Reported(WireModel):
     """The last value received from the device; empty before the first one.
 
-    ``origin`` says by what it came; servers without this extension leave it out.
+    ``origin`` says by what it came, ``revision`` is the number of the mirror's change that brought it: a larger one is
+    later, also within one millisecond. Servers without these extensions leave them out.
     """
 
     value: Payload | None = None
@@ -46,13 +50,15 @@ class Reported(WireModel):
     reported_at: Timestamp | None = None
     expires_at: Timestamp | None = None
     origin: str | None = None
+    revision: Revision | None = None
 
 
 class Desired(WireModel):
     """The last value requested to be written, and what became of the write; empty before the first write.
 
     ``content_type`` is the format it was written in, ``category`` why the write failed, told only to
-    the application that placed it; servers without these extensions leave them out.
+    the application that placed it, ``revision`` the number of the mirror's change that made it what it is, its status
+    included: a larger one is later, also within one millisecond. Servers without these extensions leave them out.
     ``desired_at`` is the issue time while pending, then the time of the status update; ``requested_at`` stays the
     issue time.
     """
@@ -64,6 +70,7 @@ class Desired(WireModel):
     status_updated_at: Timestamp | None = None
     requested_at: Timestamp | None = None
     category: str | None = None
+    revision: Revision | None = None
 
 
 class ResourceState(WireModel):

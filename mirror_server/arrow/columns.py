@@ -71,6 +71,7 @@ _FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]]
     pa.bool_(): (0, lambda values: [_bitmap(bytes(values))]),
     pa.int8(): (0, _of_numbers("b")),
     pa.int32(): (0, _of_numbers("i")),
+    pa.int64(): (0, _of_numbers("q")),
     INSTANT: (0, _of_numbers("q")),
 }
 """What stands where a value is missing, and the buffers of the values."""

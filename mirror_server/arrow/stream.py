@@ -29,6 +29,7 @@ _RESOURCE = pa.struct(
         pa.field("reported_content_type", WORD),
         pa.field("reported_at", INSTANT),
         pa.field("reported_expires_at", INSTANT),
+        pa.field("reported_revision", pa.int64()),
     ]
 )
 _DESIRED = pa.struct(
@@ -39,6 +40,7 @@ _DESIRED = pa.struct(
         pa.field("desired_status", pa.int8()),
         pa.field("desired_at", INSTANT),
         pa.field("requested_at", INSTANT),
+        pa.field("desired_revision", pa.int64()),
     ]
 )
 SCHEMA = pa.schema(

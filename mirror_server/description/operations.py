@@ -12,6 +12,7 @@ from mirror_sdk.wire import (
     routes,
     snapshot,
 )
+from mirror_sdk.wire.health import OK, SERVICE
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.callout import LIMIT_SECONDS
 from mirror_server.description import parameters
@@ -60,6 +61,7 @@ An Arrow IPC stream, a row a device:
     - `reported_content_type` string
     - `reported_at` timestamp[ms, tz=UTC]
     - `reported_expires_at` timestamp[ms, tz=UTC]
+    - `reported_revision` int64, as `revision` of a reported value in JSON
 - `desired` list, of the resources that have a desired value:
     - `resource` int32, the place of its resource in `resources`, from 0
     - `desired_value` binary
@@ -67,6 +69,7 @@ An Arrow IPC stream, a row a device:
     - `desired_status` int8: 0 pending, 1 success, 2 failure
     - `desired_at` timestamp[ms, tz=UTC]
     - `requested_at` timestamp[ms, tz=UTC]
+    - `desired_revision` int64, as `revision` of a desired value in JSON
 
 `path` and the content types are encoded as dictionaries with int32 indices. The last batch has no rows, and the
 snapshot's end in its metadata `mirror.end`."""
@@ -86,8 +89,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         name="get_device_object",
         group="Mirror",
         summary="The device object: the last reported and the last desired value of every resource",
-        meaning="It never asks the device. `content_type` and `requested_at` of a desired value, `ETag` and"
-        " `If-None-Match` are extensions.",
+        meaning="It never asks the device. `content_type` and `requested_at` of a desired value, `revision`,"
+        " `ETag` and `If-None-Match` are extensions.",
         parameters=parameters.UNLESS_CHANGED,
         answers=(
             Answer(
@@ -384,7 +387,11 @@ OPERATOR: dict[tuple[str, str], Operation] = {
         group="Operation",
         summary="Whether the server answers",
         answers=(
-            Answer(code=200, meaning="It does.", content=Content(schema={"type": "object"}, example={"status": "ok"})),
+            Answer(
+                code=200,
+                meaning="It does, and is one of these.",
+                content=Content(schema={"type": "object"}, example={"status": OK, "service": SERVICE}),
+            ),
         ),
         is_extension=True,
     ),

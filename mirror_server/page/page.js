@@ -121,7 +121,7 @@ function marks(object) {
   if (!object) return ["…"];
   const found = object.resources.map(markOf);
   const shown = [];
-  for (const [mark, word] of [["failure", "failed"], ["drift", "differ"], ["pending", "pending"]]) {
+  for (const [mark, word] of [["failure", "failed"], ["drift", "differ"], ["pending", "pending"], ["unconfirmed", "unconfirmed"]]) {
     const count = found.filter((each) => each === mark).length;
     if (count) shown.push(element("span", { className: mark }, `${count} ${word}`), " ");
   }
@@ -132,7 +132,15 @@ function marks(object) {
 function markOf({ desired, reported }) {
   if (desired.status === undefined) return "none";
   if (desired.status !== 1) return STATUSES[desired.status];
-  return reported.value !== undefined && reported.value !== desired.value ? "drift" : "success";
+  if (reported.value === undefined || reported.value === desired.value) return "success";
+  return isReportedSince(reported, desired) ? "drift" : "unconfirmed";
+}
+
+// The numbers of the mirror's changes tell what came first, without them the times; null where these are the same.
+function isReportedSince(reported, desired) {
+  const isTold = reported.revision !== undefined && desired.revision !== undefined && reported.revision !== desired.revision;
+  if (isTold) return reported.revision > desired.revision;
+  return reported.reported_at === desired.desired_at ? null : Date.parse(reported.reported_at) > Date.parse(desired.desired_at);
 }
 
 function turn(step) {
@@ -157,14 +165,14 @@ function showResources() {
   if (!object) return;
   at("resources-table").hidden = false;
   fill(at("device"), `${visible(object.endpoint_name)}, id `, element("code", {}, object.device_id));
-  fill(at("resources"), ...object.resources.map(resourceRow));
+  fill(at("resources"), ...object.resources.flatMap(resourceRows));
 }
 
-function resourceRow(resource) {
+function resourceRows(resource) {
   const { reported, desired } = resource;
   const mark = markOf(resource);
-  const words = { none: "", drift: "success, but differs", pending: "pending", success: "success", failure: "failure" };
-  return element(
+  const words = { none: "", drift: "success, but differs", pending: "pending", success: "success", failure: "failure", unconfirmed: "success, unconfirmed" };
+  const row = element(
     "tr",
     {},
     element("th", { scope: "row" }, resource.resource_path),
@@ -175,6 +183,13 @@ function resourceRow(resource) {
     element("td", { className: mark }, words[mark]),
     element("td", {}, resource.subscribed ? "yes" : ""),
   );
+  return mark === "unconfirmed" ? [row, unconfirmedRow(resource, row.cells.length)] : [row];
+}
+
+function unconfirmedRow({ desired, reported }, width) {
+  const older = isReportedSince(reported, desired) === null ? "may be older" : "is older";
+  const words = ["The device took ", shownValue(desired.value), "; the last report, ", shownValue(reported.value), `, ${older}. A read confirms it.`];
+  return element("tr", {}, element("td", { className: "unconfirmed", colSpan: width }, ...words));
 }
 
 // Waiting requests

@@ -18,8 +18,8 @@ _DEVICE = (
 )
 RESOURCE_COLUMNS = (
     "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " reported_origin, desired_value, desired_content_type, desired_status, desired_at, desired_updated_at,"
-    " requested_at, desired_category, desired_app_id"
+    " reported_origin, reported_revision, desired_value, desired_content_type, desired_status, desired_at,"
+    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision"
 )
 
 
@@ -45,7 +45,11 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone."""
+    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
+
+    ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
+    part what they are; ``None`` where an older version stored it and its time did not tell the order.
+    """
 
     path: str
     subscribed: int
@@ -55,6 +59,7 @@ class ResourceRow:
     reported_at: Instant | None
     reported_expires_at: Instant | None
     reported_origin: str | None
+    reported_revision: int | None
     desired_value: bytes | None
     desired_content_type: str | None
     desired_status: int | None
@@ -63,6 +68,7 @@ class ResourceRow:
     requested_at: Instant | None
     desired_category: str | None
     desired_app_id: str | None
+    desired_revision: int | None
 
 
 class ReportedValue(NamedTuple):
@@ -83,8 +89,8 @@ class ReportedValue(NamedTuple):
 
 _REPORT = (
     "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, heard_at = COALESCE(?, heard_at), changed_at = COALESCE(?, changed_at)"
-    " WHERE device_id = ? AND path = ?"
+    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
+    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
 )
 
 
@@ -324,7 +330,8 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
         values: The values, in the order in which they were received.
         contact_at: When they came, where that is not noted otherwise.
     """
-    rows = [_row_of(value) for value in values]
+    revision = revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
+    rows = [_row_of(value, revision) for value in values]
     if session.run_many(_REPORT, rows) < len(rows):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
@@ -332,13 +339,12 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
             [(value.device_id, value.path, value.content_type) for value in values],
         )
         session.run_many(_REPORT, rows)
-    revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
 
 
-def _row_of(value: ReportedValue) -> tuple[bytes | str | Instant | None, ...]:
+def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
     """A value as :data:`_REPORT` takes it."""
     heard_at = None if value.changed_at is None else value.at
-    return (*value[:5], heard_at, value.changed_at, value.device_id, value.path)
+    return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
 
 
 def desired(session: Session, device_id: str, path: str) -> Desired | None:
@@ -358,10 +364,12 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
 
 def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
     """Store the desired value of a resource."""
+    revision = revisions.note_change(session, [device_id])
     session.run(
         "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
         " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
-        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category"
+        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category,"
+        " desired_revision = :revision"
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
@@ -374,8 +382,8 @@ def put_desired(session: Session, device_id: str, path: str, desired_value: Desi
         requested_at=desired_value.requested_at,
         status_updated_at=desired_value.status_updated_at,
         category=desired_value.category,
+        revision=revision,
     )
-    revisions.note_change(session, [device_id])
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:

@@ -3,6 +3,9 @@
 Whatever changes what a device object shows notes it here, in the same transaction. So a reader that knows a number
 can ask for the devices that have changed since, and who holds what was made of a device knows whether it still holds.
 
+What was reported of a resource, and what is desired of it, each bear the number of the change that made them what they
+are, so that it can be told which came first where their times are the same.
+
 The counter is a row, and who raises it holds the row until its transaction has ended. So of several processes on one
 database each sees the numbers in the order in which they were given: who sees one has seen all below it.
 """
@@ -20,9 +23,13 @@ def last(session: Session) -> int:
     return int(session.scalar("SELECT last_revision FROM revisions"))
 
 
-def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None) -> None:
-    """Note that the device objects of these devices are not what they were, and perhaps that they were heard of."""
-    revision = session.scalar("UPDATE revisions SET last_revision = last_revision + 1 RETURNING last_revision")
+def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Instant | None = None) -> int:
+    """Note that the device objects of these devices are not what they were, and perhaps that they were heard of.
+
+    Returns:
+        The number of the change.
+    """
+    revision = int(session.scalar("UPDATE revisions SET last_revision = last_revision + 1 RETURNING last_revision"))
     known = dict.fromkeys(device_ids)
     # One by one: for a statement that changes several rows SQLite keeps a copy of each page.
     if contact_at is None:
@@ -34,3 +41,4 @@ def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Inst
             " last_contact_at = CASE WHEN last_contact_at < ? THEN ? ELSE last_contact_at END WHERE device_id = ?"
         )
         session.run_many(statement, [(revision, contact_at, contact_at, device_id) for device_id in known])
+    return revision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
+_REQUEST_ID = "mirror.request_id"
+_REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
+_GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _NOTED = "mirror.noted"
 # Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
 _MOST_FIELDS = 20
@@ -79,6 +84,15 @@ def check_query(known: Collection[str] | None) -> None:
 def app_id() -> str:
     """The application that asks."""
     identity: str = g.app_id
+    return identity
+
+
+def request_id(environ: WSGIEnvironment) -> str:
+    """One id for the request, the client's own if it gave one of our form."""
+    if _REQUEST_ID not in environ:
+        given = environ.get(_REQUEST_ID_VARIABLE, "")
+        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
+    identity: str = environ[_REQUEST_ID]
     return identity
 
 

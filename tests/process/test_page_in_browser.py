@@ -78,6 +78,12 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str, tmp_path: Path)
 
     application.read(light, LEVEL, "look")
     expect(row.locator("td").first).to_have_text("55")
+    application.write(light, LEVEL, "56", "dim-again")
+    expect(row).to_contain_text("success, unconfirmed")
+    words = "The device took 56; the last report, 55, is older. A read confirms it."
+    expect(page.locator("#resources .unconfirmed[colspan]")).to_have_text(words)
+    expect(page.locator("#devices tr", has_text="a-light")).to_contain_text("1 unconfirmed")
+    page.screenshot(path=tmp_path / "unconfirmed.png", full_page=True)
     application.http.put(f"/sim/v1/devices/{light}/resources{LEVEL}", json={"value": "20"})
     application.read(light, LEVEL, "look-again")
     expect(row).to_contain_text("success, but differs")

@@ -46,6 +46,7 @@ def device(number):
                 "reported_content_type": ["text/plain", None][index == 4],
                 "reported_at": _AT,
                 "reported_expires_at": None,
+                "reported_revision": [None, 7, 2**63 - 1, 0, 8][index],
             }
             for index, path in enumerate(paths)
         ],
@@ -57,6 +58,7 @@ def device(number):
                 "desired_status": 1,
                 "desired_at": _AT,
                 "requested_at": _AT,
+                "desired_revision": 9,
             }
         ][: len(paths) > 3],
     }

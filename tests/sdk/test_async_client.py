@@ -47,12 +47,12 @@ def test_many_tasks_wait_with_one_poll(run, mirror, bench, device_id):
         held = 0
         send = client._sender._exchange
 
-        async def counted(operation):
+        async def counted(operation, deadline):
             nonlocal held
             held += bool(operation.hold_seconds)
             polls.append(held)
             try:
-                return await send(operation)
+                return await send(operation, deadline)
             finally:
                 held -= bool(operation.hold_seconds)
 

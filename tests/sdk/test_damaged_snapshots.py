@@ -91,6 +91,8 @@ DAMAGED = {
     "a desired value of no device": ([[desired(resource=-1)]], "not there"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
     "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
+    "a revision that is none": ([[resources(0, reported_revision=-1)]], "reported_revision"),
+    "a revision of a write that is none": ([[desired(desired_revision=-1)]], "desired_revision"),
 }
 
 
@@ -295,9 +297,14 @@ def test_a_disk_that_takes_nothing_is_told_as_it_is(client_over, tmp_path, monke
 
 def test_an_answer_that_breaks_off_is_told_apart(client_over):
     content = arrow_stream(streams.batches())
-    for length in (0, 3, 100, len(content) // 2, len(content) - 9):
+    for length in (3, 100, len(content) // 2, len(content) - 9):
         with pytest.raises(ConnectionFailed, match="broke off"):
             answering(client_over, ARROW, content[:length]).snapshot()
+    # Where something was announced, nothing is too little; otherwise it is no snapshot.
+    with pytest.raises(ConnectionFailed, match="broke off after 0 of 4 devices"):
+        answering(client_over, ARROW, b"", **{"Mirror-Total": "4"}).snapshot()
+    with pytest.raises(UnexpectedAnswer, match="empty"):
+        answering(client_over, ARROW, b"").snapshot()
 
 
 @pytest.fixture

@@ -193,13 +193,13 @@ def state_of(*resources, raw=False, taken_at=NOW):
         ((LEVEL, b"40", 2, at(-30), b"10", at(-90)), "failed", at(-30)),
         ((LEVEL, b"40", 1, at(-30), b"10", at(-5)), "reverted", at(-5)),
         ((LEVEL, b"40", 1, at(-30), None, None), "never_reported", at(-30)),
-        ((LEVEL, b"40", 1, at(-30), b"10", at(-90)), "never_reported", at(-30)),
+        ((LEVEL, b"40", 1, at(-30), b"10", at(-90)), "unconfirmed", at(-30)),
         (("/9/0/1", b"x", 1, at(-30), b"y", at(-5)), "reverted", at(-5)),
         ((SWITCH, b"1", 1, at(-30), b"0", at(-5)), "reverted", at(-5)),
     ],
 )
 def test_each_kind_of_drift_is_told_with_its_begin(resource, kind, since):
-    drift = drift_frame(state_of(resource))
+    drift = drift_frame(state_of(resource), unconfirmed=True)
     assert drift["kind"].tolist() == [kind]
     assert drift["since"].iloc[0] == pd.Timestamp(since)
     assert drift["age"].iloc[0] == pd.Timestamp(NOW) - pd.Timestamp(since)

@@ -1,6 +1,14 @@
 """A device is named by its id, its endpoint name, or what has its id; what a name leads to is never guessed."""
 
+import queue
+
+import httpx
+import pandas as pd
 import pytest
+
+from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
+from mirror_sdk.naming import KnownNames
+from mirror_server.keys import Scope
 
 SWITCH, TEMPERATURE = "/3311/0/5850", "/3303/0/5700"
 RESOURCES = [
@@ -61,3 +69,233 @@ def test_a_name_may_be_any_text(client, bench, name):
     assert client.state_frame([name, "another"])["device_id"].nunique() == 2
     bench.set_value(name, TEMPERATURE, 3.5)
     assert client.read_value(name, TEMPERATURE) == 3.5
+
+
+class Directory:
+    """A service between client and mirror: it counts what is asked, and lists devices as a test wants them."""
+
+    def __init__(self):
+        self.asked = []
+        self.listed = {}
+
+    def __call__(self, request, answer):
+        path = request.url.path.rstrip("/")
+        self.asked.append((request.method, path))
+        name = request.url.params.get("endpoint_name__eq")
+        if path == "/v3/devices" and name in self.listed:
+            return httpx.Response(200, json={"data": self.listed[name], "has_more": False, "limit": 50, "order": "ASC"})
+        return answer
+
+    def questions(self):
+        return sum(path == "/v3/devices" for _, path in self.asked)
+
+
+def listed(device_id, name, state="registered"):
+    at = "2026-01-05T08:00:00.000Z"
+    return {"id": device_id, "endpoint_name": name, "state": state, "created_at": at, "updated_at": at}
+
+
+@pytest.fixture
+def directory():
+    return Directory()
+
+
+@pytest.fixture
+def named(client_over, directory):
+    return client_over(directory)
+
+
+def test_a_name_is_asked_for_once_and_an_id_never(named, directory, light):
+    assert named.get_device(light).device_id == light
+    assert directory.questions() == 0
+    for _ in range(3):
+        assert named.get_device("light-01").device_id == light
+    assert named.list_resources("light-01")
+    assert directory.questions() == 1
+
+
+def test_many_names_are_one_question(named, directory, bench):
+    names = [f"lamp-{number}" for number in range(40)]
+    ids = [bench.add_device(name, RESOURCES[:1]) for name in names]
+    assert named.snapshot(names)["device_id"].tolist() == sorted(ids)
+    assert directory.questions() == 1
+    plan = named.plan([(name, TEMPERATURE, 1.0) for name in names])
+    assert plan.frame["device_id"].tolist() == ids
+    directory.asked.clear()
+    assert named.snapshot(ids)["device_id"].tolist() == sorted(ids)
+    assert directory.questions() == 0
+
+
+def test_a_name_is_remembered_for_a_while_only(named, directory, light):
+    now = 0.0
+    getattr(named, "_wrapped", named)._names = KnownNames(lambda: now)
+    named.get_device("light-01")
+    now = 29.0
+    named.get_device("light-01")
+    assert directory.questions() == 1
+    now = 31.0
+    named.get_device("light-01")
+    assert directory.questions() == 2
+
+
+def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, directory, bench, light):
+    other = bench.add_device("light-02", RESOURCES)
+    assert named.get_device("light-01").device_id == light
+    directory.listed["light-01"] = [listed(light, "light-01", "deregistered"), listed(other, "light-01")]
+    for act in (
+        lambda: named.begin_write("light-01", SWITCH, True),
+        lambda: named.begin_execute("light-01", "/3/0/4"),
+        lambda: named.begin_read("light-01", TEMPERATURE),
+        lambda: named.resume_request("x", "light-01", TEMPERATURE),
+    ):
+        assert act().device_id == other
+    named.subscribe("light-01", TEMPERATURE)
+    assert (named.list_subscriptions(other), named.list_subscriptions(light)) == ([TEMPERATURE], [])
+    assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
+
+
+def test_a_name_that_leads_to_a_device_that_is_gone_is_looked_up_again(named, directory, bench, light):
+    directory.listed["light-01"] = [listed("f" * 32, "light-01")]
+    with pytest.raises(NotFound):
+        named.get_device("light-01")
+    assert directory.questions() == 3  # the name, the name again, and whether another text was meant
+    del directory.listed["light-01"]
+    assert named.get_device("light-01").device_id == light
+
+
+def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_several(named, directory, light):
+    directory.listed["light-01"] = [listed("e" * 32, "light-01", "deregistered"), listed(light, "light-01")]
+    assert named.get_device("light-01").device_id == light
+    for states in (("registered", "registered"), ("deregistered", "deregistered")):
+        directory.listed["twin"] = [listed(light, "twin", states[0]), listed("e" * 32, "twin", states[1])]
+        with pytest.raises(AmbiguousName) as caught:
+            named.begin_write("twin", SWITCH, True)
+        assert isinstance(caught.value, ValueError)
+        assert f"{light} ({states[0]})" in str(caught.value)
+        assert f"{'e' * 32} ({states[1]})" in str(caught.value)
+        refused = named.plan([("twin", SWITCH, True)]).frame.iloc[0]
+        assert (refused["decision"], refused["check"]) == ("refuse", "unknown_device")
+        assert "2 devices have the endpoint name 'twin'" in refused["reason"]
+    assert "POST" not in {method for method, _ in directory.asked}
+
+
+def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
+    for ask in (
+        lambda: named.get_device("ligth-01"),
+        lambda: named.begin_write("ligth-01", SWITCH, True),
+        lambda: named.list_subscriptions("ligth-01"),
+        lambda: named.snapshot(["light-01", "ligth-01"]),
+        lambda: named.watch(print, device_ids=["ligth-01"]),
+    ):
+        with pytest.raises(UnknownDevice) as caught:
+            ask()
+        assert isinstance(caught.value, NotFound)
+        message = "no device has the id or endpoint name 'ligth-01'; close to it: light-01, station-01"
+        assert str(caught.value) == f"404 DEVICE_NOT_FOUND: {message}"
+    assert named.plan([("ligth-01", SWITCH, True)]).frame["reason"].tolist() == [message]
+    assert "POST" not in {method for method, _ in directory.asked}
+
+
+def test_a_hostile_name_is_shown_harmlessly(named, directory):
+    directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
+    with pytest.raises(UnknownDevice, match=r"close to it: li\\u202eght-01"):
+        named.get_device("light-01")
+
+
+def test_no_device_takes_the_place_of_another_by_its_name(named, directory, bench, light):
+    spoofed = bench.add_device(light, RESOURCES)
+    assert named.get_device(light).device_id == light
+    named.write_value(light, SWITCH, True)
+    assert named.get_device(spoofed)[SWITCH].desired is None
+    gone = "0" * 32
+    pretender = bench.add_device(gone, RESOURCES)
+    for ask in (lambda: named.get_device(gone), lambda: named.begin_write(gone, SWITCH, True)):
+        with pytest.raises(UnknownDevice, match=f"give its id: {pretender}"):
+            ask()
+
+
+def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light):
+    """A service may have ids of another form; it is asked once which they are."""
+    hijacker = listed("dev-2", "dev-1")
+
+    def answer(request, given):
+        directory.asked.append((request.method, request.url.path))
+        params = request.url.params
+        if request.url.path.endswith("/echo"):
+            body = {"device_id": request.url.path.split("/")[3], "created_at": hijacker["created_at"], "resources": []}
+            return httpx.Response(200, json=body)
+        found = [hijacker] if params.get("endpoint_name__eq") == "dev-1" else []
+        found += [listed("dev-1", "a")] if params.get("id__eq") == "dev-1" else []
+        return httpx.Response(200, json={"data": found, "has_more": False, "limit": 50, "order": "ASC"})
+
+    directory.__class__ = type("Other", (Directory,), {"__call__": staticmethod(answer)})
+    assert [named.get_device("dev-1").device_id for _ in range(3)] == ["dev-1"] * 3
+    assert directory.questions() == 2
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light, status):
+    def answer(request, given):
+        if request.url.path.rstrip("/") == "/v3/devices":
+            return httpx.Response(status, json={"code": status, "type": "x", "message": "no directory for you"})
+        if "dev-1" in request.url.path:
+            return httpx.Response(202, json={})
+        return given
+
+    client = client_over(answer)
+    assert client.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
+    with pytest.raises(AccessDenied if status == 403 else NotFound) as caught:
+        client.get_device("light-01")
+    if status == 403:
+        assert "no directory for you" in str(caught.value)
+
+
+def test_the_bench_asks_for_names_with_its_own_key(mirror, light):
+    with MirrorClient("http://mirror.localhost", mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
+        bench = Bench(operator)
+        listed_device = next(one for one in bench.list_devices() if one.id == light)
+        for spelling in ("light-01", listed_device, light):
+            bench.set_online(spelling, True)
+            bench.set_answer(spelling, "normal")
+            bench.set_latency_seconds(spelling, 0)
+            bench.set_value(spelling, TEMPERATURE, 20.5)
+            bench.register(spelling)
+            bench.update_registration(spelling)
+        bench.remove_resource("light-01", TEMPERATURE)
+        bench.deregister("light-01")
+        with pytest.raises(UnknownDevice, match="close to it: light-01"):
+            bench.register("light-1")
+
+
+def test_what_is_one_device_is_no_list(client, light):
+    for one in ("light-01", client.get_device(light), client.get_directory_device(light)):
+        with pytest.raises(TypeError, match=r"devices takes a list of device ids; write devices=\["):
+            client.state_frame(one)
+
+
+def test_what_cannot_be_sent_is_refused_before_a_name_is_asked_for(named, directory):
+    for wrong in (
+        lambda: named.begin_read("light-01", "3303"),
+        lambda: named.begin_write("light-01", SWITCH, True, async_id="no good"),
+        lambda: named.subscribe("light-01", "3303"),
+    ):
+        with pytest.raises(ValueError, match=r"resource path|async_id"):
+            wrong()
+    assert directory.asked == []
+
+
+def test_events_of_a_device_are_watched_by_its_name(client, bench, light):
+    seen = queue.SimpleQueue()
+    client.subscribe("light-01", TEMPERATURE)
+    with client.watch(seen.put, device_ids=["light-01"], paths=[TEMPERATURE]):
+        bench.set_value("station-01", TEMPERATURE, 1)
+        bench.set_value("light-01", TEMPERATURE, 2)
+        assert seen.get(timeout=10).device_id == light
+
+
+def test_a_recording_is_of_the_devices_that_were_named(client, bench, light, tmp_path):
+    client.subscribe(light, TEMPERATURE)
+    with client.record(tmp_path / "run", devices=["light-01"]) as recorder:
+        assert recorder.is_running
+        bench.set_value("light-01", TEMPERATURE, 2)
+    assert set(pd.read_parquet(tmp_path / "run")["device_id"].dropna()) <= {light}

@@ -175,17 +175,19 @@ def test_filters_are_written_as_the_directory_reads_them():
 
 
 def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id():
-    repeated = {operation.path for operation, *_ in SENT if operation.most_attempts > 1 and operation.method == "POST"}
+    attempts = [(operation, operation.most_attempts(4)) for operation, *_ in SENT]
+    repeated = {operation.path for operation, most in attempts if most == 5 and operation.method == "POST"}
     assert repeated == {"/v2/device-requests/d1"}
-    once = {operation.path for operation, *_ in SENT if operation.most_attempts == 1}
+    assert {most for _, most in attempts} == {1, 5}
+    once = {operation.path for operation, most in attempts if most == 1}
     assert {path for path in once if not path.startswith("/sim/")} <= {"/healthz", "/v2/notification/pull"}
 
 
 def test_a_page_tells_where_the_next_one_begins():
     page = ops.list_devices({}, limit=2).finish(answered(body=PAGE))
-    assert ops.next_page_after(page) == "d1"
-    assert ops.next_page_after(page.model_copy(update={"has_more": False})) is None
-    assert ops.next_page_after(page.model_copy(update={"data": []})) is None
+    assert ops.Pages().next_after(page) == "d1"
+    assert ops.Pages().next_after(page.model_copy(update={"has_more": False})) is None
+    assert ops.Pages().next_after(page.model_copy(update={"has_more": False, "data": []})) is None
 
 
 def test_unknown_members_of_an_answer_are_no_harm():
@@ -281,7 +283,24 @@ def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kin
     assert refusal.value.status == status
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("", None)])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("1.5", 1.5),
+        ("2.", 2.0),
+        ("", None),
+        ("-5", None),
+        ("1e9", None),
+        ("inf", None),
+        ("nan", None),
+        ("9" * 400, None),
+        ("٣", None),
+        ("soon", None),
+        ("Wed, 99 Foo 2026", None),
+    ],
+)
 def test_how_long_to_wait_is_read_where_it_is_said_in_seconds(header, seconds):
     with pytest.raises(LimitExceeded) as refusal:
         ops.get_health().finish(answered(429, Retry_After=header))
@@ -300,7 +319,10 @@ def test_an_operation_cannot_be_changed():
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, 30.0),
         ({"Retry-After": "Fri, 20 Nov 2026 12:00:00 GMT", "Date": "Fri, 20 Nov 2026 12:00:30 GMT"}, 0.0),
-        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 GMT"}, None),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 -0000", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, 30.0),
+        # Without the clock of who answered it is ours.
+        ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT"}, 0.0),
+        ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT", "Date": "now"}, 0.0),
         ({"Retry-After": "soon", "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}, None),
         ({}, None),
     ],

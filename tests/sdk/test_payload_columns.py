@@ -127,6 +127,7 @@ def test_what_is_always_bytes_is_known_beforehand(content_type, path):
 
 
 INSTANTS = st.datetimes().map(lambda one: one.replace(microsecond=0).isoformat() + "Z")
+REVISIONS = st.none() | st.integers(0, 2**63 - 1)
 PATHS = [
     "/3303/0/5700",
     "/3303/0/5701",
@@ -162,6 +163,8 @@ def devices(draw):
             desired = {} if wanted is None else {"value": wanted, "content_type": "text/plain"}
             desired |= {} if wanted is None else {"desired_at": draw(INSTANTS), "requested_at": draw(INSTANTS)}
             desired |= {} if wanted is None else {"status": draw(st.sampled_from([0, 1, 2]))}
+            reported |= {} if raw is None else {"revision": draw(REVISIONS)}
+            desired |= {} if wanted is None else {"revision": draw(REVISIONS)}
             state = {"resource_path": path, "subscribed": draw(st.booleans()), "reported": reported, "desired": desired}
             resources.append(state)
         name = draw(st.sampled_from(["same", f"name-{index}"]))
@@ -183,6 +186,7 @@ def batch_of(objects):
                     "reported_content_type": state.reported.content_type,
                     "reported_at": state.reported.reported_at,
                     "reported_expires_at": state.reported.expires_at,
+                    "reported_revision": state.reported.revision,
                 }
                 for state in one.resources
             ],
@@ -194,6 +198,7 @@ def batch_of(objects):
                     "desired_status": state.desired.status,
                     "desired_at": state.desired.desired_at,
                     "requested_at": state.desired.requested_at,
+                    "desired_revision": state.desired.revision,
                 }
                 for place, state in enumerate(one.resources)
                 if state.desired.value is not None

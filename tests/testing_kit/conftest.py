@@ -7,9 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from mirror_sdk.testing.plugin import clock, faults, fleet, mirror
+from mirror_sdk.testing.plugin import (
+    clock,
+    faults,
+    fleet,
+    mirror,
+    mirror_clock,
+    mirror_faults,
+    mirror_fleet,
+    mirror_in_process,
+)
 
-__all__ = ["clock", "faults", "fleet", "mirror"]
+__all__ = [
+    "clock",
+    "faults",
+    "fleet",
+    "mirror",
+    "mirror_clock",
+    "mirror_faults",
+    "mirror_fleet",
+    "mirror_in_process",
+]
 
 ROOT = Path(__file__).parents[2]
 

@@ -75,6 +75,12 @@ def write_status_of_success_as_pending(exchange: Exchange) -> None:
     exchange.edit_resources(lambda resource: resource["desired"] and resource["desired"].update(status=0))
 
 
+def number_writes_and_reports_alike(exchange: Exchange) -> None:
+    exchange.edit_resources(
+        lambda resource: [part.update(revision=7) for part in (resource["reported"], resource["desired"]) if part]
+    )
+
+
 def write_times_with_an_offset(exchange: Exchange) -> None:
     if exchange.path.endswith("/echo"):
         exchange.edit(lambda content: content.update(created_at="2026-01-05T08:00:00+00:00"))
@@ -120,6 +126,7 @@ SPOILT = [
     (replace_status(409, 202), REQUESTS, "test_the_same_request_again_is_queued_once"),
     (write_status_as_a_word, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
     (write_status_of_success_as_pending, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
+    (number_writes_and_reports_alike, REQUESTS, "test_the_order_of_reports_and_writes_is_told"),
     (send_payloads_in_the_clear, REQUESTS, "test_a_read_brings_the_value_and_the_mirror_has_it"),
     (lose_error_categories, REQUESTS, "test_a_write_the_device_refuses_is_a_failure"),
     (forget_rules, SUBSCRIPTIONS, "test_rules_are_replaced_as_a_whole_and_read_as_they_were_put"),

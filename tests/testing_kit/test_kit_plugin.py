@@ -1,10 +1,49 @@
 """The plugin leaves alone who does not use it, and says what is missing to who does."""
 
 import json
+import sys
 
 import pytest
 
-HEAVY = {"flask", "mirror_server", "pandas", "pyarrow", "sqlalchemy", "alembic", "uvicorn", "orjson", "numpy"}
+OURS = {"mirror_sdk", "mirror_sdk.testing", "mirror_sdk.testing.plugin"}
+
+# A project that has fixtures of all the short names, of other kinds and of other lives, and uses ours beside them.
+OWN_FIXTURES = """
+import pytest
+
+@pytest.fixture(scope="session")
+def mirror():
+    return "their mirror"
+
+@pytest.fixture(scope="module")
+def clock(mirror):
+    return [mirror, "their clock"]
+
+@pytest.fixture(autouse=True)
+def fleet(clock):
+    yield len(clock)
+
+@pytest.fixture(params=["flat", "round"])
+def faults(request):
+    return request.param
+"""
+BESIDE = """
+import pytest
+
+def test_theirs(mirror, clock, fleet, faults):
+    assert (mirror, clock, fleet) == ("their mirror", ["their mirror", "their clock"], 2)
+    assert faults in {"flat", "round"}
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ours(mirror_in_process, mirror_clock, mirror_fleet, mirror_faults, clock, number):
+    (light,) = (device for device in mirror_fleet(6, seed=1) if device.endpoint_type == "Light")
+    assert mirror_clock is mirror_in_process.clock and mirror_faults is mirror_in_process.faults
+    with mirror_faults.silence(light):
+        request = mirror_in_process.client.begin_write(light.id, "/3311/0/5850", True)
+        mirror_clock.advance("10min")
+        assert request.exception().category == "TIMEOUT"
+    assert clock == ["their mirror", "their clock"]
+"""
 
 
 def test_a_project_that_does_not_use_the_kit_notices_nothing(
@@ -15,20 +54,83 @@ def test_a_project_that_does_not_use_the_kit_notices_nothing(
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef clock():\n    return 'theirs'")
     pytester.makepyfile(
         """
-        import json, sys
+        import sys
 
         def test_own_fixture(clock):
             assert clock == 'theirs'
 
         def test_modules(pytestconfig):
             assert pytestconfig.pluginmanager.get_plugin("mirror") is sys.modules["mirror_sdk.testing.plugin"]
-            print("LOADED", json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
         """
     )
-    result = run_project("-q", "-s")
-    result.assert_outcomes(passed=2)
+    run_project("-q").assert_outcomes(passed=2)
+
+
+def test_before_a_fixture_is_asked_for_nothing_is_loaded_but_the_plugin(pytester: pytest.Pytester, run_project) -> None:
+    pytester.makeconftest(
+        """
+        import json, sys
+
+        def pytest_unconfigure(config):
+            print("LOADED", json.dumps(sorted(sys.modules)))
+        """
+    )
+    pytester.makepyfile("def test_one():\n    pass")
+    (loaded, without) = (loaded_in(run_project("-q", *options)) for options in ([], ["-p", "no:mirror"]))
+    assert {name for name in loaded if name.startswith("mirror")} == OURS
+    assert {name.partition(".")[0] for name in loaded - without - OURS} <= sys.stdlib_module_names
+
+
+def loaded_in(result: pytest.RunResult) -> set[str]:
+    result.assert_outcomes(passed=1)
     (line,) = [line for line in result.outlines if "LOADED" in line]
-    assert set(json.loads(line.partition("LOADED")[2])) & HEAVY == set()
+    return set(json.loads(line.partition("LOADED")[2]))
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_a_project_with_fixtures_of_the_short_names_uses_ours_beside(
+    pytester: pytest.Pytester, run_project, options
+) -> None:
+    pytester.makeconftest(OWN_FIXTURES)
+    pytester.makepyfile(BESIDE)
+    # The second time there are files of the first.
+    for _ in range(2):
+        run_project("-q", *options).assert_outcomes(passed=4)
+
+
+def test_without_the_plugin_such_a_project_has_its_own_alone(pytester: pytest.Pytester, run_project) -> None:
+    pytester.makeconftest(OWN_FIXTURES)
+    pytester.makepyfile(BESIDE)
+    result = run_project("-q", "-p", "no:mirror")
+    result.assert_outcomes(passed=2, errors=2)
+    result.stdout.fnmatch_lines(["*fixture 'mirror_in_process' not found*"])
+
+
+def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester: pytest.Pytester, run_project) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def mirror_in_process(mirror_in_process):
+            mirror_in_process.bench.add_device("station", [{"path": "/3303/0/5700", "value": "20"}])
+            return mirror_in_process
+
+        @pytest.fixture
+        def mirror(mirror):
+            mirror.bench.add_device("second", [{"path": "/3303/0/5700", "value": "21"}])
+            return mirror
+
+        def test_one(mirror, mirror_in_process, clock, mirror_clock, fleet, faults, mirror_faults):
+            names = [device.endpoint_name for device in mirror_in_process.client.list_devices()]
+            assert sorted(names) == ["second", "station"]
+            assert mirror is mirror_in_process
+            assert clock is mirror_clock is mirror.clock
+            assert faults is mirror_faults is mirror.faults
+            assert len(fleet(2)) == 2
+        """
+    )
+    run_project("-q").assert_outcomes(passed=1)
 
 
 def test_without_the_server_a_fixture_says_what_to_install(pytester: pytest.Pytester, run_project) -> None:

@@ -142,6 +142,19 @@ def test_a_write_is_pending_and_then_a_success(service: Service, bench: Bench, l
         assert desired["desired_at"] == bench.now() > pending["desired_at"]
 
 
+def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -> None:
+    """Extension, also where all of it happens within one millisecond: wire.md 1, ``revision``."""
+    orders = []
+    for method, value in (("GET", {}), ("PUT", {"value": "1"}), ("GET", {}), ("PUT", {"value": "0"})):
+        assert service.ask(light, method, SWITCH, **value)["status"] == 200
+        resource = service.resource(light, SWITCH)
+        orders.append((resource["reported"].get("revision"), resource["desired"].get("revision")))
+    (first, _), (still_first, second), (third, still_second), (still_third, fourth) = orders
+    if {first, second, third, fourth} == {None}:
+        pytest.skip("the server does not tell which change came first")
+    assert first == still_first < second == still_second < third == still_third < fourth
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "status", "error"),
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import pandas as pd
 
@@ -12,6 +13,7 @@ from mirror_sdk._visible import shown_names
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.naming import DeviceLike, own_id
 from mirror_sdk.widgets.models.calls import Run
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.pages import Pages
@@ -25,7 +27,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _IDS_AT_ONCE = 50
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
-GivenDevices = str | Device | Iterable[str | Device] | pd.DataFrame
+GivenDevices = DeviceLike | Iterable[DeviceLike] | pd.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class DevicePicker:
         self._run = run
         self._notices = notices
         self._changed = changed
-        self._given = None if given is None else read_ids(given)
+        self._given = None if given is None else list(dict.fromkeys(client._ids_of_all(read_ids(given))))
         self._picked = dict.fromkeys(self._given or ())
         self._directory: dict[str, Device] = {}
         self._names: dict[str, str] = {}
@@ -192,7 +194,7 @@ class DevicePicker:
 
 
 def read_ids(devices: GivenDevices) -> list[str]:
-    """The ids of devices, each once, out of the forms in which people have them.
+    """The ids or names of devices, each once, out of the forms in which people have them.
 
     Raises:
         ValueRefused: It is none of these.
@@ -204,18 +206,23 @@ def read_ids(devices: GivenDevices) -> list[str]:
         column = devices["device_id"] if "device_id" in devices.columns else devices.index.to_series()
         return [str(device_id) for device_id in column.dropna().unique()]
     try:
-        given = [devices] if isinstance(devices, str | Device) else list(devices)
+        given = (
+            [devices]
+            if isinstance(devices, str) or own_id(devices) is not None
+            else list(cast("Iterable[DeviceLike]", devices))
+        )
     except TypeError:
         raise ValueRefused(f"{devices!r} are no devices; {cure}") from None
     return list(dict.fromkeys(_id_of(one, cure) for one in given))
 
 
 def _id_of(device: object, cure: str) -> str:
-    if isinstance(device, Device):
-        return device.id
     if isinstance(device, str):
         return device
-    raise ValueRefused(f"{device!r} is no device; {cure}")
+    found = own_id(device)
+    if found is None:
+        raise ValueRefused(f"{device!r} is no device; {cure}")
+    return found
 
 
 def _list_devices(client: MirrorClient, given: list[str] | None) -> DeviceList:

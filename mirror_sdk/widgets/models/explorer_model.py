@@ -11,6 +11,7 @@ from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject, Resource
 from mirror_sdk.errors import AccessDenied
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.explanation import of_unconfirmed
 from mirror_sdk.frames import DriftKind, drift_frame
 from mirror_sdk.values import Value
 from mirror_sdk.widgets.models.calls import Run, run_now
@@ -31,6 +32,7 @@ _STATE_TEXTS = {
     SubscriptionState.ASKED: "asked for",
     SubscriptionState.REFUSED: "refused",
 }
+_UNCONFIRMED = DriftKind.UNCONFIRMED
 # What answers requests names no device: it may be about this one.
 _OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
@@ -51,6 +53,7 @@ class ResourceRow:
         subscription: ``subscribed``, ``asked for``, ``refused``, ``by another key`` or empty.
         is_own: Whether this application has a subscription of it, or has asked for one.
         activity: What is under way (``reading …``).
+        drift_hint: What it means, where the words do not say so themselves.
     """
 
     path: str
@@ -63,6 +66,7 @@ class ResourceRow:
     subscription: str
     is_own: bool
     activity: str
+    drift_hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class ExplorerModel:
         endpoint_type: Endpoint type devices must have, or a part of it where that is none; empty for any.
         state: State devices must have; empty for any.
         resource_search: Part of a path or label that resources must have.
-        only_drift: Whether only resources with a drift mark are listed.
+        only_drift: Whether only resources with a drift mark are listed, what is unconfirmed apart.
         device_id: The chosen device.
         device_pages: Which part of the devices is listed.
         pages: Which part of the resources is shown.
@@ -347,20 +351,21 @@ class ExplorerModel:
             resource
             for resource in loaded.device.resources.values()
             if wanted in f"{resource.path}\n{resource.label}".casefold()
-            and (not self.only_drift or resource.path in loaded.drift)
+            and (not self.only_drift or loaded.drift.get(resource.path, _UNCONFIRMED) is not _UNCONFIRMED)
         ]
 
     def _row(self, loaded: _Loaded, resource: Resource) -> ResourceRow:
         now = loaded.device.created_at
-        reported = resource.reported
+        reported, kind = resource.reported, loaded.drift.get(resource.path)
         return ResourceRow(
             path=resource.path,
             label=resource.label,
             value=value_text(reported.value, resource.unit) if reported else "",
             reported_at=instant_text(reported.reported_at, now) if reported else "",
             is_stale=bool(reported and reported.expires_at and reported.expires_at < now),
-            drift=loaded.drift.get(resource.path),
-            drift_text=_drift_text(resource, loaded.drift.get(resource.path)),
+            drift=kind,
+            drift_text=_drift_text(resource, kind),
+            drift_hint=_drift_hint(resource, kind),
             subscription=_subscription(loaded, resource),
             is_own=_is_held(loaded, resource.path),
             activity=self._activities.get((loaded.device.device_id, resource.path), ""),
@@ -369,7 +374,7 @@ class ExplorerModel:
 
 def _look_at(client: MirrorClient, device_id: str) -> _Loaded:
     device = client.get_device(device_id)
-    drift = drift_frame(device.to_frame(raw=True))
+    drift = drift_frame(device.to_frame(raw=True), unconfirmed=True)
     kinds = {str(path): DriftKind(kind) for path, kind in zip(drift["path"], drift["kind"], strict=True)}
     return _Loaded(device, kinds, _own_subscriptions(client, device))
 
@@ -402,6 +407,12 @@ def _drift_text(resource: Resource, kind: DriftKind | None) -> str:
         return ""
     wanted: Value = resource.desired.value
     return f"{DRIFT_MARKS[kind]}\n{value_text(wanted, resource.unit)}"
+
+
+def _drift_hint(resource: Resource, kind: DriftKind | None) -> str:
+    if kind is not _UNCONFIRMED or resource.desired is None or resource.reported is None:
+        return ""
+    return of_unconfirmed(resource, resource.desired, resource.reported)
 
 
 def _subscription(loaded: _Loaded, resource: Resource) -> str:

@@ -50,7 +50,7 @@ class Condition(StrEnum):
 
 
 _ORDER = list(Condition)
-_DRIFTING = set(DriftKind) - {DriftKind.FAILED, DriftKind.PENDING}
+_DRIFTING = set(DriftKind) - {DriftKind.FAILED, DriftKind.PENDING, DriftKind.UNCONFIRMED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class DeviceSummary:
         pending: How many writes wait.
         stale: How many values are older than they may be.
         last_reported_at: When it last reported anything.
+        unconfirmed: How many were reported before the device took another value.
     """
 
     device_id: str
@@ -78,6 +79,7 @@ class DeviceSummary:
     pending: int
     stale: int
     last_reported_at: datetime | None
+    unconfirmed: int = 0
 
     @property
     def conditions(self) -> list[Condition]:
@@ -111,6 +113,7 @@ class DeviceSummary:
             (self.drifting, "drifting"),
             (self.pending, "pending"),
             (self.stale, "stale"),
+            (self.unconfirmed, "unconfirmed"),
         ]
 
     @property
@@ -347,13 +350,14 @@ def _summarise(
             drifting=sum(kinds[device_id, kind] for kind in _DRIFTING),
             stale=stale[device_id],
             last_reported_at=last.get(device_id),
+            unconfirmed=kinds[device_id, DriftKind.UNCONFIRMED],
         )
         for device_id, device in devices.items()
     }
 
 
 def _drift_by_device(state: pd.DataFrame) -> Counter[tuple[str, DriftKind]]:
-    drift = drift_frame(state)
+    drift = drift_frame(state, unconfirmed=True)
     return Counter(
         (str(device_id), DriftKind(kind)) for device_id, kind in zip(drift["device_id"], drift["kind"], strict=True)
     )

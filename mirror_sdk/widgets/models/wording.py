@@ -14,6 +14,7 @@ DRIFT_MARKS = {
     DriftKind.PENDING: "… pending",
     DriftKind.FAILED: "✗ write failed",
     DriftKind.REVERTED: "≠ differs",
+    DriftKind.UNCONFIRMED: "? unconfirmed",
     DriftKind.NEVER_REPORTED: "? not confirmed",
     DriftKind.TYPE_MISMATCH: "≠ other type",
 }

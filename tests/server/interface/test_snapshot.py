@@ -84,11 +84,12 @@ def told_by_arrow(device):
                 "reported_content_type": reported.get("content_type"),
                 "reported_at": reported.get("reported_at"),
                 "reported_expires_at": reported.get("expires_at"),
+                "reported_revision": reported.get("revision"),
             }
         )
         if desired:
             about = {name: desired[name] for name in ("desired_at", "requested_at")}
-            about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status")}
+            about |= {f"desired_{name}": desired[name] for name in ("value", "content_type", "status", "revision")}
             written.append({"resource": place, **about})
     names = {name: device[name] for name in ("device_id", "endpoint_name")}
     return {**names, "resources": resources, "desired": written}

@@ -1,0 +1,113 @@
+"""What a child process takes over at a fork: the memory as it was, no other thread, and every open connection.
+
+Two processes on one connection read each other's answers, and a lock that another thread held stays held for ever in
+the child. So whatever has connections, locks, threads or tasks is told in the child, before anything else runs there:
+a look at the process id would have to stand at every entry, and come too late for whoever waits for a lock already.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+_told: WeakSet[Inherited] = WeakSet()
+_left: list[object] = []
+
+
+class Inherited(Protocol):
+    """Something that a child process cannot use as it is."""
+
+    def _begin_in_child(self) -> None:
+        """Make it usable, without touching what the parent goes on to use."""
+
+
+def tell_in_child(thing: Inherited) -> None:
+    """Have ``_begin_in_child`` called in each process that is forked from this one."""
+    _told.add(thing)
+
+
+def leave_to_parent(thing: object) -> None:
+    """Never end this in the child, as its own end could do something to what the parent uses."""
+    _left.append(thing)
+
+
+def close_in_child(number: int) -> None:
+    """Close a file descriptor that the parent goes on to use, in this process alone.
+
+    Another one takes its place, so that whatever is still done to it, such as a shutdown, a flush or the removal from
+    an event loop that the parent shares, reaches nothing.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, number, inheritable=False)
+    os.close(nowhere)
+
+
+class Connections:
+    """The network connections that answers came by, for a child to leave them alone."""
+
+    def __init__(self) -> None:
+        self._sockets: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def note(self, stream: Any) -> None:
+        """Note the one an answer came by: httpx's ``network_stream``, ``None`` where it came by no network."""
+        if stream is None or stream in self._sockets:
+            return
+        with suppress(OSError):  # it is closed already
+            self._sockets[stream] = os.fstat(_number(stream)).st_ino
+
+    def close_in_child(self) -> None:
+        """Close them in this process alone, without any goodbye, which would end them for the parent too."""
+        for stream, inode in list(self._sockets.items()):
+            with suppress(OSError):
+                # Its number may be another file's by now, where it was closed before.
+                if os.fstat(_number(stream)).st_ino == inode:
+                    close_in_child(_number(stream))
+            sock = stream.get_extra_info("socket")
+            if isinstance(sock, socket.socket):
+                sock.close()
+        self._sockets.clear()
+
+
+class Lock:
+    """A lock that nobody holds in a child process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        tell_in_child(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _begin_in_child(self) -> None:
+        """Let go of it, whoever held it."""
+        self._lock = threading.Lock()
+
+
+def cannot_be_sent(client: object) -> TypeError:
+    """The error for a client that is to be pickled."""
+    kind = type(client).__name__
+    return TypeError(
+        f"{client!r} cannot be sent to another process, for it has connections of this one; make one there, as with"
+        f" {kind}.from_env(), or have processes that are forked use one that a module holds"
+    )
+
+
+def _number(stream: Any) -> int:
+    sock = stream.get_extra_info("socket")
+    return -1 if sock is None else int(sock.fileno())
+
+
+def _begin_in_child() -> None:
+    for thing in list(_told):
+        thing._begin_in_child()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_begin_in_child)

@@ -1,0 +1,52 @@
+"""A child that is forked from the process of the tests, as an application that forks has one."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+
+class Forked:
+    """A child process that does something and tells what it gave, as JSON; it ends without any tidying up."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._output, written = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(written)
+            return
+        try:
+            told = {"gave": act()}
+        except BaseException:
+            told = {"failed": traceback.format_exc()}
+        try:
+            with os.fdopen(written, "w") as output:
+                json.dump(told, output)
+        finally:
+            os._exit(0)
+
+    def result(self, seconds: float = 60) -> Any:
+        """What it gave; where it does not end in time, it is ended."""
+        deadline = time.monotonic() + seconds
+        told = b""
+        try:
+            while True:
+                ready, _, _ = select.select([self._output], [], [], max(0, deadline - time.monotonic()))
+                assert ready, f"the child hangs: nothing within {seconds} s"
+                chunk = os.read(self._output, 65536)
+                if not chunk:
+                    break
+                told += chunk
+        finally:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self._output)
+        answer = json.loads(told)
+        assert "gave" in answer, answer.get("failed")
+        return answer["gave"]

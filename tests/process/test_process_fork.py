@@ -1,0 +1,317 @@
+"""Clients that exist before a fork, as under ``gunicorn --preload`` and with ``ProcessPoolExecutor``."""
+
+import asyncio
+import gc
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+from forked import Forked
+from process_server import Application, ServerProcess, wait_until
+
+from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
+from mirror_sdk.webhook import WebhookReceiver
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
+CALLS = 60
+AT_ONCE = 4
+
+
+@pytest.fixture
+def bench(shared_server: ServerProcess) -> Application:
+    return shared_server.application()
+
+
+@pytest.fixture
+def devices(bench: Application, request: pytest.FixtureRequest) -> list[str]:
+    return [bench.add_device(f"{request.node.name[:40]}-{number}", *RESOURCES) for number in range(8)]
+
+
+@pytest.fixture
+def client(shared_server: ServerProcess, bench: Application) -> Iterator[MirrorClient]:
+    with MirrorClient(shared_server.url, bench.key) as made:
+        yield made
+
+
+def ask(client: MirrorClient, devices: list[str]) -> int:
+    """Ask for device objects, several at once; gives how many were those of other devices."""
+    asked = [devices[number % len(devices)] for number in range(CALLS)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(client.get_device, asked))
+    return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
+
+
+async def ask_async(client: AsyncMirrorClient, devices: list[str]) -> int:
+    asked = [devices[number % len(devices)] for number in range(CALLS)]
+    found = await asyncio.gather(*map(client.get_device, asked))
+    return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
+
+
+@contextmanager
+def in_thread(act, *arguments):
+    """Something that runs beside, on a thread of its own, and has ended when this does."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(act, *arguments)
+
+
+def test_children_have_connections_of_their_own(client, devices):
+    assert ask(client, devices) == 0
+    children = [Forked(lambda: ask(client, devices)) for _ in range(AT_ONCE)]
+    assert ask(client, devices) == 0
+    assert [child.result() for child in children] == [0] * AT_ONCE
+    assert ask(client, devices) == 0
+
+
+def test_a_fork_of_a_fork(client, devices):
+    assert ask(client, devices) == 0
+
+    def act():
+        wrong = ask(client, devices)
+        grandchild = Forked(lambda: ask(client, devices))
+        return [wrong, ask(client, devices), grandchild.result()]
+
+    assert Forked(act).result() == [0, 0, 0]
+
+
+def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
+    assert ask(client, devices) == 0
+    ports = ports_of(client)
+
+    def act():
+        Forked(client.close).result()
+        assert ask(client, devices) == 0
+        client.close()
+        return gc.collect() >= 0
+
+    assert Forked(client.close).result() is None
+    assert Forked(act).result()
+    assert ask(client, devices) == 0
+    # The same connections, not new ones in the place of broken ones.
+    assert ports_of(client) == ports
+
+
+def ports_of(client):
+    """The local ports of the connections that the client has open."""
+    streams = list(client._sender._connections._sockets)
+    opened = [stream for stream in streams if stream.get_extra_info("socket").fileno() >= 0]
+    return {stream.get_extra_info("client_addr")[1] for stream in opened}
+
+
+def test_a_pool_of_processes(client, devices, monkeypatch):
+    monkeypatch.setitem(globals(), "inherited", client)
+    assert ask(client, devices) == 0
+    with ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("fork")) as pool:
+        asked = devices * 20
+        assert list(pool.map(device_id_of, asked, timeout=60)) == asked
+        with pytest.raises(TypeError, match=r"cannot be sent to another process.*from_env"):
+            pool.submit(client.get_device, devices[0]).result(20)
+    assert ask(client, devices) == 0
+
+
+def device_id_of(device_id):
+    return globals()["inherited"].get_device(device_id).device_id
+
+
+def test_a_fork_while_another_thread_waits(client, bench, devices):
+    bench.patch_device(devices[0], online=False)
+    waiting = client.begin_read(devices[0], TEMPERATURE)
+    with in_thread(waiting.result, 30) as answer:
+        wait_until(lambda: client._pump._is_reading, "a poll")
+
+        def act():
+            first = client.read_value(devices[1], TEMPERATURE, timeout=20)
+            done = waiting.done()
+            return [first, done, client.read_value(devices[2], TEMPERATURE, timeout=20), client.status().watches]
+
+        assert Forked(act).result() == [21.5, False, 21.5, 0]
+        closing = Forked(client.close)
+        closing.result()
+        assert not answer.done()
+        bench.patch_device(devices[0], online=True)
+        assert answer.result(30).python == 21.5
+
+
+def test_a_request_is_answered_to_both(client, bench, devices):
+    bench.patch_device(devices[0], online=False)
+    request = client.begin_read(devices[0], TEMPERATURE)
+    child = Forked(lambda: request.result(30).python)
+    bench.patch_device(devices[0], online=True)
+    assert request.result(30).python == 21.5
+    assert child.result() == 21.5
+    # Also where the parent has read the answer, and not handed it out: its reader is further than its inbox.
+    bench.patch_device(devices[0], online=False)
+    request = client.begin_read(devices[0], TEMPERATURE)
+    bench.patch_device(devices[0], online=True)
+    client._pump.reader.read(20)
+    assert Forked(lambda: request.result(20).python).result() == 21.5
+
+
+def test_a_watch_stays_with_the_parent(client, bench, devices):
+    seen, may_go_on = [], threading.Event()
+
+    def slow(event):
+        seen.append(event)
+        may_go_on.wait(30)
+
+    client.subscribe(devices[0], TEMPERATURE)
+    with client.watch(slow, paths=[TEMPERATURE]) as watch:
+        bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
+        wait_until(lambda: seen, "an event")
+
+        def act():
+            began = time.monotonic()
+            shown = [watch.is_running, repr(watch), client.status().watches]
+            client.close()
+            return [*shown, time.monotonic() - began < 5]
+
+        assert Forked(act).result() == [False, "<Watch stopped, 0 errors>", 0, True]
+        may_go_on.set()
+        bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "23"})
+        wait_until(lambda: [event.value.python for event in seen][-1] == 23, "the parent's next event")
+        assert watch.is_running
+
+
+def test_a_recorder_stays_with_the_parent(client, bench, devices, tmp_path):
+    client.subscribe(devices[0], TEMPERATURE)
+    with client.record(tmp_path / "run.parquet") as recorder:
+
+        def change(value):
+            before = recorder.events
+            bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": value})
+            wait_until(lambda: recorder.events > before, "it is recorded")
+
+        change("22")
+
+        def act():
+            shown = [recorder.is_running, repr(recorder).split()[2]]
+            recorder.stop()
+            client.close()
+            return [*shown, gc.collect() >= 0]
+
+        assert Forked(act).result() == [False, "stopped,", True]
+        # The lock is still the parent's.
+        with pytest.raises(ValueRefused, match="another recorder"):
+            client.record(tmp_path / "run.parquet")
+        change("23")
+    assert recorder.audit().complete
+    frame = pd.read_parquet(tmp_path / "run.parquet")
+    assert frame["value_num"].dropna().tolist()[-2:] == [22, 23]
+
+
+def test_a_webhook_stays_with_the_parent(shared_server, devices):
+    client = MirrorClient(shared_server.url, shared_server.key())
+    with client, WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+
+        def act():
+            with pytest.raises(ConfigError, match="listens in the parent"):
+                client.read_value(devices[0], TEMPERATURE, timeout=20)
+            receiver.close()
+            return True
+
+        child = Forked(act)
+        assert child.result()
+        assert client.read_value(devices[0], TEMPERATURE, timeout=20) == 21.5
+        client.use_long_polling()
+
+
+def test_a_lock_that_another_thread_holds_is_free_in_a_child():
+    held, may_go_on = threading.Event(), threading.Event()
+
+    def hold():
+        with table._registering:
+            held.set()
+            may_go_on.wait(30)
+
+    flow = {1: ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s")}
+    with in_thread(hold):
+        assert held.wait(10)
+        child = Forked(lambda: register_object(31_999, "Pump", flow))
+        assert child.result(10) is None
+        may_go_on.set()
+
+
+def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, bench, devices):
+    path = "/3311/0/5850"
+    light = bench.add_device("light-of-the-plan", {"path": path, "value": "0", "writable": True})
+    bench.patch_device(light, online=False)
+    plan = client.plan([(light, path, True)])
+    with in_thread(lambda: plan.apply(timeout=20)) as applied:
+        wait_until(lambda: client.list_device_requests(light), "the write")
+
+        def act():
+            return plan.apply(timeout=20)["status"].tolist()
+
+        child = Forked(act)
+        bench.patch_device(light, online=True)
+        assert child.result() == ["success"]
+        assert applied.result(30)["status"].tolist() == ["success"]
+
+
+# On an event loop
+
+
+def test_children_of_an_asynchronous_client_have_connections_of_their_own(shared_server, bench, devices):
+    client = AsyncMirrorClient(shared_server.url, bench.key)
+
+    async def in_child():
+        async with client:
+            wrong = await ask_async(client, devices)
+            return [wrong, await client.read_value(devices[0], TEMPERATURE, timeout=20)]
+
+    with asyncio.Runner() as runner:
+        assert runner.run(ask_async(client, devices)) == 0
+        children = [Forked(lambda: asyncio.run(in_child())) for _ in range(AT_ONCE)]
+        assert runner.run(ask_async(client, devices)) == 0
+        assert [child.result() for child in children] == [[0, 21.5]] * AT_ONCE
+        assert runner.run(ask_async(client, devices)) == 0
+        runner.run(client.aclose())
+
+
+def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, bench, devices):
+    async def main():
+        seen = []
+        async with AsyncMirrorClient(shared_server.url, bench.key) as client:
+            await client.subscribe(devices[0], TEMPERATURE)
+            bench.patch_device(devices[1], online=False)
+            waiting = await client.begin_read(devices[1], TEMPERATURE)
+            reading = asyncio.create_task(waiting.result(30))
+            async with await client.watch(seen.append, paths=[TEMPERATURE]) as watch:
+                ports = ports_of(client)
+
+                async def in_child():
+                    shown = [watch.is_running, repr(watch), client.status().watches]
+                    await watch.stop()
+                    async with client:
+                        wrong = await ask_async(client, devices)
+                        done = await waiting.done()
+                        return [*shown, wrong, done]
+
+                def grandparent():
+                    told = asyncio.run(in_child())
+                    gc.collect()
+                    return told
+
+                told = await asyncio.to_thread(Forked(grandparent).result)
+                assert told == [False, "<AsyncWatch stopped, 0 errors>", 0, 0, False]
+                assert not reading.done()
+                bench.patch_device(devices[1], online=True)
+                bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
+                assert (await reading).python == 21.5
+                while not seen:
+                    await asyncio.sleep(0.01)
+                assert watch.is_running
+                assert await ask_async(client, devices) == 0
+                # The same connections, not new ones in the place of broken ones.
+                assert ports <= ports_of(client)
+
+    asyncio.run(asyncio.wait_for(main(), 60))

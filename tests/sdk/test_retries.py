@@ -1,0 +1,230 @@
+"""What is sent again after a failure, when, and when not; over both clients. Source: wire.md 0, 2."""
+
+import asyncio
+
+import httpx
+import pytest
+from blocking import Blocking
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk._backoff import LONGEST_SECONDS
+from mirror_sdk._bench_operations import advance_bench_clock
+from mirror_sdk.errors import APIError, ConfigError, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+OBJECT = {"object": "device-echo", "device_id": DEVICE, "created_at": "2026-01-31T00:00:00Z", "resources": []}
+LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemoteProtocolError("closed")]
+
+
+class Service:
+    """Answers with what the script says, its last step for ever, and keeps what was asked."""
+
+    def __init__(self, *script):
+        self.script = script
+        self.requests = []
+
+    def __call__(self, request):
+        self.requests.append(request)
+        step = self.script[min(len(self.requests), len(self.script)) - 1]
+        if isinstance(step, Exception):
+            raise step
+        status, headers, body = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {}, {})
+        return httpx.Response(status, headers=headers, json=body)
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def client_of(request):
+    """Makes clients of either kind that pause in no time and tell how long they would have."""
+    made = []
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+
+    def make(service, **options):
+        slept = []
+
+        async def sleep(seconds):
+            slept.append(seconds)
+
+        kind = MirrorClient if loop is None else AsyncMirrorClient
+        client = kind("http://localhost", "key", transport=httpx.MockTransport(service), **options)
+        client._sender._sleep = slept.append if loop is None else sleep
+        made.append(client if loop is None else Blocking(client, loop))
+        made[-1].slept = slept
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.mark.parametrize("failure", [429, 502, 503, 504, *LOST], ids=str)
+def test_what_may_pass_is_tried_again_twice_after_growing_pauses(client_of, failure):
+    service = Service(failure, failure, (200, {}, OBJECT))
+    client = client_of(service)
+    assert client.get_device(DEVICE).device_id == DEVICE
+    assert len(service.requests) == 3
+    first, second = client.slept
+    assert 0.25 <= first <= 0.5 <= second <= 1.0
+
+
+@pytest.mark.parametrize("failure", [429, 502, 503, 504, *LOST], ids=str)
+@pytest.mark.parametrize("max_retries", [0, 1, 4])
+def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure, max_retries):
+    service = Service(failure)
+    with pytest.raises(MirrorError) as raised:
+        client_of(service, max_retries=max_retries).get_device(DEVICE)
+    attempts = 1 + max_retries
+    assert (len(service.requests), raised.value.attempts) == (attempts, attempts)
+    assert (f"(after {attempts} attempts)" in str(raised.value)) == (attempts > 1)
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 410, 412, 500, 501])
+def test_other_refusals_are_told_at_once(client_of, status):
+    service = Service(status)
+    with pytest.raises(MirrorError):
+        client_of(service).get_presubscriptions()
+    assert len(service.requests) == 1
+
+
+def test_pauses_are_partly_left_to_chance(client_of):
+    pauses = set()
+    for _ in range(20):
+        client = client_of(Service(503), max_retries=1)
+        with pytest.raises(ServerError):
+            client.get_device(DEVICE)
+        pauses.update(client.slept)
+    assert len(pauses) > 1
+
+
+CALLS = {
+    "GET": lambda client: client.list_subscriptions(DEVICE),
+    "PUT": lambda client: client.subscribe(DEVICE, "/3303/0/5700"),
+    "DELETE": lambda client: client.unsubscribe(DEVICE, "/3303/0/5700"),
+    "POST": lambda client: client.begin_write(DEVICE, "/3311/0/5850", True),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_every_method_that_means_the_same_twice_is_repeated_and_a_write_under_its_async_id(client_of, method):
+    failing = {"left": 2}
+
+    def answer(request):
+        if request.url.path.endswith("/pull"):
+            return httpx.Response(204, headers={"Mirror-Cursor": "0"})
+        asked.append(request)
+        failing["left"] -= 1
+        return httpx.Response(502 if failing["left"] >= 0 else {"POST": 202, "GET": 200}.get(method, 204))
+
+    asked = []
+    CALLS[method](client_of(answer))
+    assert [request.method for request in asked] == [method] * 3
+    assert len({str(request.url) for request in asked}) == 1
+    assert len({request.read() for request in asked}) == 1
+
+
+@pytest.mark.parametrize("failure", [503, httpx.ReadError("reset")], ids=str)
+def test_what_means_something_else_twice_is_sent_once(client_of, failure):
+    service = Service(failure)
+    client = client_of(service)
+    with pytest.raises(MirrorError):
+        client._send(advance_bench_clock(60))
+    assert len(service.requests) == 1
+
+
+DATE = {"Date": "Fri, 20 Nov 2026 12:00:00 GMT"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"Retry-After": "7"}, 7, 7),
+        ({"Retry-After": "2.5"}, 2.5, 2.5),
+        ({"Retry-After": "Fri, 20 Nov 2026 12:00:09 GMT", **DATE}, 9, 9),
+        ({"Retry-After": "Fri, 20 Nov 2026 11:00:00 GMT", **DATE}, 0.25, 0.5),
+        ({"Retry-After": "0"}, 0.25, 0.5),
+        ({"Retry-After": "-3"}, 0.25, 0.5),
+        ({"Retry-After": "tomorrow"}, 0.25, 0.5),
+        ({"Retry-After": ""}, 0.25, 0.5),
+        ({}, 0.25, 0.5),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_is_what_retry_after_asks_for_in_whatever_form_and_never_less_than_the_usual(
+    client_of, headers, least, most, status
+):
+    client = client_of(Service((status, headers), (200, {}, OBJECT)))
+    client.get_device(DEVICE)
+    (pause,) = client.slept
+    assert least <= pause <= most
+
+
+@pytest.mark.parametrize("asked", ["40", "Fri, 20 Nov 2026 12:40:00 GMT", "1" + "0" * 8])
+def test_what_asks_for_more_time_than_the_call_has_is_told_at_once(client_of, asked):
+    service = Service((503, {"Retry-After": asked, **DATE}))
+    client = client_of(service, timeout=30)
+    with pytest.raises(ServerError) as raised:
+        client.get_device(DEVICE)
+    assert (len(service.requests), client.slept) == (1, [])
+    assert raised.value.retry_after_seconds >= 40
+
+
+def test_polls_have_the_patience_of_their_reader_alone(client_of):
+    """Too many polls is no reason to poll again at once."""
+    service = Service((204, {"Mirror-Cursor": "3"}), 429)
+    client = client_of(service)
+    with pytest.raises(LimitExceeded):
+        list(client.events(timeout=0))
+    assert len(service.requests) == 2
+
+
+def test_the_place_in_the_log_is_asked_for_again(client_of):
+    service = Service(503, 503, (204, {"Mirror-Cursor": "3"}))
+    client_of(service).events(timeout=0)
+    assert len(service.requests) == 3
+
+
+def test_a_snapshot_is_asked_for_again_until_it_has_begun(client_of):
+    service = Service(503, httpx.ReadError("reset"), 400)
+    with pytest.raises(APIError):
+        client_of(service).snapshot()
+    assert len(service.requests) == 3
+
+
+def test_whether_it_lives_is_asked_once(client_of):
+    service = Service(503)
+    assert client_of(service).is_healthy() is False
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("given", [-1, 101, 1.0, "2", None, True])
+def test_what_is_no_number_of_retries_is_refused_by_name(given, monkeypatch):
+    monkeypatch.setenv("API_KEY", "key")
+    for make in (MirrorClient, AsyncMirrorClient):
+        with pytest.raises(ConfigError, match="max_retries="):
+            make("http://localhost", "key", max_retries=given)
+        with pytest.raises(ConfigError, match="max_retries="):
+            make.from_env(max_retries=given)
+
+
+def test_from_env_takes_it_over(monkeypatch):
+    monkeypatch.setenv("API_KEY", "key")
+    service = Service(503)
+    transport = httpx.MockTransport(service)
+    with MirrorClient.from_env(max_retries=0, transport=transport) as client, pytest.raises(ServerError):
+        client.get_device(DEVICE)
+    assert len(service.requests) == 1
+
+    async def ask():
+        async with AsyncMirrorClient.from_env(max_retries=0, transport=httpx.MockTransport(service)) as client:
+            await client.get_device(DEVICE)
+
+    with pytest.raises(ServerError):
+        asyncio.run(ask())
+    assert len(service.requests) == 2
+
+
+def test_a_hundred_retries_wait_for_the_longest_pause_at_most(client_of):
+    client = client_of(Service(*LOST), max_retries=100, timeout=86_400)
+    with pytest.raises(ConnectionFailed):
+        client.get_device(DEVICE)
+    assert len(client.slept) == 100
+    assert max(client.slept) <= LONGEST_SECONDS

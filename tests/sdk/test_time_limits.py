@@ -1,0 +1,220 @@
+"""A call ends in its time, whatever the service does with it: on real sockets, over both clients."""
+
+import itertools
+import socket
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+from blocking import Blocking
+from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer
+
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+LONG = HEAD + b"Content-Length: 1000000\r\n\r\n"
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def client_of(request):
+    """Makes clients of either kind of an address."""
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+    with ExitStack() as made:
+
+        def make(url, timeout=BRIEFLY, **options):
+            if loop is None:
+                return made.enter_context(MirrorClient(url, "key", timeout=timeout, **options))
+            return made.enter_context(Blocking(AsyncMirrorClient(url, "key", timeout=timeout, **options), loop))
+
+        yield make
+
+
+def takes(call, error=CallTimeout, match="timeout=0.3"):
+    """How long a call takes to fail."""
+    began = time.monotonic()
+    with pytest.raises(error, match=match):
+        call()
+    taken = time.monotonic() - began
+    assert taken < AT_MOST
+    return taken
+
+
+ANSWERS = {
+    "says nothing": lambda _: [],
+    "a status line that trickles": lambda _: one_by_one(b"HTTP/1.1 200 " + b"O" * 100_000),
+    "a header that trickles": lambda _: one_by_one(HEAD, b"X-Long: " + b"x" * 50_000),
+    "headers without end": lambda _: itertools.chain([HEAD], itertools.repeat(b"X-More: 1\r\n")),
+    "interim answers without end": lambda _: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "a body that trickles": lambda _: one_by_one(LONG, b"{"),
+    "a chunk's size that trickles": lambda _: one_by_one(CHUNKED, b"1;" + b"x" * 50_000),
+    "chunks without end": lambda _: itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n")),
+    "a refusal that trickles": lambda _: one_by_one(LONG.replace(b"200 OK", b"400 No"), b"{"),
+    "a body that stops": lambda _: [LONG + b"{"],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_call_ends_in_its_time_whatever_comes(client_of, name):
+    with HostileService(ANSWERS[name]) as service:
+        client = client_of(service.url)
+        taken = takes(lambda: client.get_device(DEVICE))
+        assert taken >= BRIEFLY * 0.9
+
+
+def test_the_second_call_over_a_kept_connection_ends_too(client_of):
+    """The connection was made when there was still time."""
+    answered = itertools.count()
+
+    def answer(request):
+        if next(answered) == 0:
+            body = b"[]"
+            return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
+        return one_by_one(HEAD, b"X-Long: " + b"x" * 50_000)
+
+    with HostileService(answer) as service:
+        client = client_of(service.url)
+        assert client.get_presubscriptions() == []
+        takes(client.get_presubscriptions)
+        # And the one after is as good as new.
+        takes(client.get_presubscriptions)
+
+
+def test_a_request_that_nobody_reads_ends(client_of):
+    rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        takes(lambda: client.put_presubscriptions(rules))
+
+
+@pytest.fixture
+def full_listener():
+    """A port that takes no connection and refuses none."""
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(8):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener
+
+
+def test_a_connection_that_is_never_made_ends(client_of, full_listener):
+    client = client_of(f"http://127.0.0.1:{full_listener.getsockname()[1]}")
+    takes(lambda: client.get_device(DEVICE))
+
+
+def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
+    is_over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: is_over.wait(20) and [])
+    try:
+        client = client_of("http://mirror.example.com")
+        takes(lambda: client.get_device(DEVICE))
+    finally:
+        is_over.set()
+
+
+def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, full_listener, monkeypatch):
+    port = full_listener.getsockname()[1]
+    both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))] * 2
+    both.append((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", port)))
+    real = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)
+    )
+    client = client_of(f"http://two.test:{port}", max_retries=0)
+    takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
+
+
+def test_an_encrypted_connection_that_is_never_made_ends(client_of):
+    with HostileService(lambda _: []) as service:
+        client = client_of(service.url.replace("http:", "https:"))
+        takes(lambda: client.get_device(DEVICE))
+
+
+def test_attempts_and_pauses_count(client_of):
+    with HostileService(lambda _: [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]) as service:
+        client = client_of(service.url, timeout=0.6, max_retries=100)
+        began = time.monotonic()
+        with pytest.raises(Exception, match=r"503 .*after [23] attempts"):
+            client.get_device(DEVICE)
+        assert time.monotonic() - began < AT_MOST
+
+
+def test_redirects_are_no_way_to_go_on(client_of):
+    with HostileService(lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"]) as service:
+        takes(lambda: client_of(service.url).get_device(DEVICE), UnexpectedAnswer, "302")
+
+
+SNAPSHOT = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apache.arrow.stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("name", ["snapshot", "snapshot_dataset"])
+def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
+    def answer(_):
+        # A message of 1000 bytes begins.
+        return itertools.chain([SNAPSHOT + b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"], itertools.repeat(b"1\r\n\0\r\n"))
+
+    with HostileService(answer) as service:
+        client = client_of(service.url)
+        arguments = (tmp_path / "fleet",) if name == "snapshot_dataset" else ()
+        takes(lambda: getattr(client, name)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_is_given_after_a_call_that_took_too_long(client_of):
+    """What is left of the one is not taken for the other's."""
+    answered = itertools.count()
+
+    def answer(_):
+        if next(answered) == 0:
+            return one_by_one(LONG, b"[")
+        return [HEAD + b"Content-Length: 2\r\n\r\n[]"]
+
+    with HostileService(answer) as service:
+        client = client_of(service.url)
+        takes(client.get_presubscriptions)
+        assert client.get_presubscriptions() == []
+
+
+def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkeypatch):
+    asked = []
+
+    def answer(request):
+        asked.append(request)
+        return one_by_one(HEAD, b"X-Long: " + b"x" * 50_000)
+
+    with HostileService(answer) as service:
+        monkeypatch.setenv("HTTP_PROXY", service.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        client = client_of("http://mirror.example.com")
+        takes(client.get_presubscriptions)
+        assert asked[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
+        monkeypatch.setenv("NO_PROXY", "example.com")
+        direct = client_of("http://mirror.example.com", max_retries=0)
+        monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
+        takes(direct.get_presubscriptions, ConnectionFailed, "ConnectError")
+    assert len(asked) == 1
+
+
+def refuse_name(*_, **__):
+    raise socket.gaierror(-2, "Name or service not known")
+
+
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_what_breaks_a_connection_is_a_failure_of_it(client_of, is_encrypted):
+    with HostileService(lambda _: [b"\x00nonsense\r\n\r\n"]) as service:
+        url = service.url.replace("http:", "https:") if is_encrypted else service.url
+        takes(lambda: client_of(url, max_retries=0).get_device(DEVICE), ConnectionFailed, "no answer|took")
+
+
+def test_a_name_that_cannot_be_one_is_a_failure_of_the_connection(client_of):
+    client = client_of(f"http://{'a' * 64}.example.com", max_retries=0)
+    with pytest.raises(ConnectionFailed):
+        client.get_device(DEVICE)

@@ -1,0 +1,111 @@
+"""An error that comes while somebody waits is told like the same error at once, under every kind of web server.
+
+And what the app has of its own is hooked into Flask where Flask lets an app do so.
+"""
+
+import ast
+import asyncio
+import logging
+from concurrent.futures import Future
+from pathlib import Path
+
+import httpx
+import pytest
+from flask import Flask
+from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
+
+import mirror_server
+from mirror_server.app import MirrorApp
+from mirror_server.bridge import Bridge
+from mirror_server.core.errors import Refusal
+from mirror_server.keys import Scope
+from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.views.deferred import Deferred
+from mirror_server.views.requests import requires
+
+ERRORS = {
+    "refused": (Refusal(409, "it is there already; take another", reason="THERE"), 409),
+    "field": (Refusal.of_field("path", "no path; write /3/0/0"), 400),
+    "no_key": (Refusal(401, "give a key"), 401),
+    "again": (Refusal(429, "too much; wait", retry_after_seconds=7), 429),
+    "storage": (StorageFailed("cannot write"), 503),
+    "waiting": (TooMuchWaiting("too much waits"), 429),
+    "not_found": (NotFound(), 404),
+    "method": (MethodNotAllowed(["GET", "PUT"]), 405),
+    "large": (RequestEntityTooLarge(), 413),
+    "bug": (RuntimeError("nobody thought of that"), 500),
+}
+REQUEST_ID = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def failing(server):
+    """A server with routes that fail at once, or later."""
+
+    @requires(Scope.READ, query=None)
+    def fail(name, when):
+        error, _ = ERRORS[name]
+        if when == "at-once":
+            raise error
+        future = Future()
+        future.set_exception(error)
+        return Deferred(future, 5, render=lambda _: None, expired=lambda: None, is_poll=when == "poll")
+
+    server.app.add_url_rule("/fails/<name>/<when>", view_func=fail)
+    return server
+
+
+def told_over_wsgi(server, key, path):
+    answer = server.call(key, "GET", path, headers={"X-Request-ID": REQUEST_ID})
+    return answer.status_code, told_headers(answer.headers), answer.json
+
+
+def told_over_asgi(server, key, path):
+    async def ask():
+        transport = httpx.ASGITransport(Bridge(server.app, max_body_bytes=1000, max_parked_polls=2))
+        async with httpx.AsyncClient(transport=transport, base_url="http://mirror.localhost") as client:
+            return await client.get(path, headers={"Authorization": f"Bearer {key}", "X-Request-ID": REQUEST_ID})
+
+    answer = asyncio.run(ask())
+    return answer.status_code, told_headers(answer.headers), answer.json()
+
+
+def told_headers(headers):
+    """By their names in small letters, without the length of a body that names its path."""
+    return {name.lower(): value for name, value in headers.items() if name.lower() != "content-length"}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_that_comes_later_is_told_like_one_at_once(failing, name, caplog):
+    key = failing.key()
+    _, status = ERRORS[name]
+    told = [
+        ask(failing, key, f"/fails/{name}/{when}")
+        for ask in (told_over_wsgi, told_over_asgi)
+        for when in ("at-once", "later", "poll")
+    ]
+    for each in told:
+        # Some messages name the path.
+        for when in ("later", "poll"):
+            each[2]["message"] = each[2]["message"].replace(when, "at-once")
+    first, *others = told
+    assert first[0] == status
+    assert (first[2]["object"], first[2]["request_id"]) == ("error", REQUEST_ID)
+    assert others == [first] * 5
+    logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(logged) == (6 if name == "bug" else 0)
+    assert all(record.request_id == REQUEST_ID and record.exc_info[1] is ERRORS[name][0] for record in logged)
+
+
+def test_of_flask_only_that_is_replaced_which_is_there_to_be_replaced():
+    replaced = {name for name in vars(MirrorApp) if hasattr(Flask, name) and not name.startswith("__")}
+    assert replaced == {"create_url_adapter", "ensure_sync", "session_interface", "wsgi_app"}
+
+
+def test_no_step_of_flasks_own_is_called():
+    steps = {"app_context", "dispatch_request", "finalize_request", "full_dispatch_request", "handle_exception"}
+    steps |= {"handle_http_exception", "handle_user_exception", "make_response", "preprocess_request"}
+    steps |= {"process_response", "request_context"}
+    for file in Path(mirror_server.__file__).parent.rglob("*.py"):
+        named = {node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)}
+        assert named & steps == set(), file
