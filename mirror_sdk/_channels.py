@@ -21,7 +21,7 @@ from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Expectation, Inbox
 from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -207,10 +207,10 @@ class AnswerPump:
     def _read(self, hold_seconds: float) -> None:
         batch = self.reader.read(hold_seconds)
         with self._turn:
-            self.inbox.feed(batch.entries)
+            unreadable = self.inbox.feed(batch.entries)
             self._position = self.reader.position
             self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
 
     def _end_turn(self) -> None:
         with self._turn:
@@ -236,7 +236,7 @@ def iterate_events(
     while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
         batch = reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
         events = list(read_events(batch, now()))
-        warn_of(batch)
+        warn_of(batch.gap, unreadable_keys(events))
         yield from events
         is_at_end = not events
         if events:

@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeGuard, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import text
 from mirror_sdk._exchange import Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -77,7 +79,13 @@ class Accepted:
 
 def get_device_object(device_id: str) -> Operation[DeviceObject]:
     """E1. Source: wire.md 1."""
-    return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read_json(DeviceObject.model_validate_json))
+
+    def read(answer: Answer) -> DeviceObject:
+        found = read_json(DeviceObject.model_validate_json)(answer)
+        _require_device(device_id, found.device_id)
+        return found
+
+    return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
@@ -102,10 +110,18 @@ def list_devices(
     Source: wire.md 6.
     """
     page_size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
-    params: dict[str, str | int] = {**filter_texts(filters), "limit": page_size}
+    sent = filter_texts(filters)
+    params: dict[str, str | int] = {**sent, "limit": page_size}
     if after is not None:
         params["after"] = after
-    return Operation("GET", routes.DEVICES, read_json(DevicePage.model_validate_json), params=params)
+
+    def read(answer: Answer) -> DevicePage:
+        page = read_json(DevicePage.model_validate_json)(answer)
+        for field in ("id", "endpoint_name", "endpoint_type", "state"):
+            require_asked(sent, field, [getattr(device, field) for device in page.data])
+        return page
+
+    return Operation("GET", routes.DEVICES, read, params=params)
 
 
 def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
@@ -144,7 +160,7 @@ def get_snapshot(
 def get_device_ranges(filters: Mapping[str, str], devices_per_range: int) -> Operation[DeviceRanges]:
     """The devices of a selection in ranges of their ids. Source: wire.md 7."""
     params: dict[str, str | int] = {**filters, "devices_per_range": devices_per_range}
-    return Operation("GET", routes.SNAPSHOT_RANGES, read_json(DeviceRanges.model_validate_json), params=params)
+    return Operation("GET", routes.SNAPSHOT_RANGES, _read_ranges, params=params)
 
 
 def in_range(filters: Mapping[str, str], after: str | None, last: str | None) -> dict[str, str]:
@@ -168,7 +184,14 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
     params: dict[str, str | int] = {"limit": MAX_LIMIT}
     if after is not None:
         params["after"] = after
-    return Operation("GET", path, read_json(WaitingRequestPage.model_validate_json), params=params)
+
+    def read(answer: Answer) -> WaitingRequestPage:
+        page = read_json(WaitingRequestPage.model_validate_json)(answer)
+        for request in page.data if device_id is not None else ():
+            _require_device(device_id, request.device_id)
+        return page
+
+    return Operation("GET", path, read, params=params)
 
 
 def next_requests_after(page: WaitingRequestPage) -> str | None:
@@ -178,7 +201,13 @@ def next_requests_after(page: WaitingRequestPage) -> str | None:
 
 def get_directory_device(device_id: str) -> Operation[Device]:
     """A device as the directory knows it. Source: wire.md 6."""
-    return Operation("GET", of_device(routes.DEVICE, device_id), read_json(Device.model_validate_json))
+
+    def read(answer: Answer) -> Device:
+        found = read_json(Device.model_validate_json)(answer)
+        _require_device(device_id, found.id)
+        return found
+
+    return Operation("GET", of_device(routes.DEVICE, device_id), read)
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
@@ -216,7 +245,7 @@ def place_device_request(
     return Operation(
         "POST",
         of_device(routes.DEVICE_REQUESTS, device_id),
-        _read_accepted,
+        partial(_read_accepted, async_id),
         params={"async-id": async_id},
         json=checked_body(DeviceRequestBody, given),
         # The async-id makes it one request, however often it is sent.
@@ -298,7 +327,9 @@ def poll_log(after: int | None, *, hold_seconds: float, max_retries: int | None 
     """
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
-    return Operation("GET", routes.PULL, _read_poll, params=params, hold_seconds=hold, max_retries=max_retries)
+    return Operation(
+        "GET", routes.PULL, partial(_read_poll, after), params=params, hold_seconds=hold, max_retries=max_retries
+    )
 
 
 def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
@@ -408,10 +439,78 @@ def _read_subscription(answer: Answer) -> SubscriptionState:
 
 
 def _read_uri_list(answer: Answer) -> list[str]:
-    return [] if answer.status_code == 404 else answer.content.decode().split()
+    if answer.status_code == 404:
+        return []
+    try:
+        paths = answer.content.decode().split()
+        for path in paths:
+            parse_path(path)
+    except ValueError as exc:
+        raise UnexpectedAnswer(f"the answer is no list of resource paths: {visible_line(str(exc))}") from exc
+    return paths
 
 
-def _read_accepted(answer: Answer) -> Accepted:
+def _read_ranges(answer: Answer) -> DeviceRanges:
+    ranges = read_json(DeviceRanges.model_validate_json)(answer)
+    ends = [None, *(one.last for one in ranges.data)]
+    begins = [*(one.after for one in ranges.data), None]
+    if begins != ends or ranges.device_count != sum(one.device_count for one in ranges.data):
+        raise UnexpectedAnswer("the ranges of the answer are not those of one selection, each behind the one before")
+    return ranges
+
+
+def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
+    """Make sure that what an answer tells of devices is what was asked for.
+
+    Args:
+        filters: The conditions that were sent.
+        field: The field of the directory, such as ``id``.
+        found: What each device has there; ``None`` where the answer does not tell.
+
+    Raises:
+        UnexpectedAnswer: A device does not meet the conditions; the message names both.
+    """
+    named = list(found)
+    for name, asked in filters.items():
+        about, _, operator = name.rpartition("__")
+        if about != field or operator not in _MEETS:
+            continue
+        meets = _MEETS[operator](asked)
+        for one in named:
+            if one is not None and not meets(one):
+                raise UnexpectedAnswer(
+                    f"asked for devices with {name}={_shown(asked)}, and the answer has one with {field} {_shown(one)}"
+                )
+
+
+def _one_of(asked: str) -> Callable[[str], bool]:
+    return frozenset(asked.split(",")).__contains__
+
+
+_MEETS: dict[str, Callable[[str], Callable[[str], bool]]] = {
+    "eq": lambda asked: lambda found: found == asked,
+    "in": _one_of,
+    "gt": lambda asked: lambda found: found > asked,
+    "gte": lambda asked: lambda found: found >= asked,
+    "lt": lambda asked: lambda found: found < asked,
+    "lte": lambda asked: lambda found: found <= asked,
+}
+
+
+def _require_device(asked: str | None, found: str) -> None:
+    if found != asked:
+        raise UnexpectedAnswer(f"asked about device {_shown(asked)}, and the answer is about {_shown(found)}")
+
+
+def _shown(text: object) -> str:
+    return visible_line(repr(text))
+
+
+def _read_accepted(async_id: str, answer: Answer) -> Accepted:
+    # A service may say nothing at all.
+    named = _read_object(answer.content).get("async-response-id", async_id) if answer.content.strip() else async_id
+    if named != async_id:
+        raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
     return Accepted(
         at=_read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=_read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -425,10 +524,12 @@ def _read_instant(header: str | None) -> datetime | None:
         return None
 
 
-def _read_poll(answer: Answer) -> Poll:
+def _read_poll(after: int | None, answer: Answer) -> Poll:
     cursor = answer.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
         raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
+    if after is not None and int(cursor) < after:
+        raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
     return Poll(int(cursor), message, _read_gap(answer.headers.get(routes.GAP_HEADER)))
 
@@ -437,9 +538,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except ValueError as exc:
-        raise UnexpectedAnswer(f"the notification message is no JSON: {exc}") from exc
+        raise UnexpectedAnswer(f"the answer is no JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer(f"the notification message is a {type(message).__name__}, not an object")
+        raise UnexpectedAnswer(f"the answer is a {type(message).__name__}, not an object")
     return message
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,11 +16,12 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from mirror_sdk._answer_body import announced_bytes
 from mirror_sdk._exchange import first_fault
+from mirror_sdk._operations import require_asked
 from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
-from mirror_sdk.frames.state import state_table
+from mirror_sdk.frames.state import matches_any, state_table
 from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
@@ -83,6 +84,18 @@ class _Read:
     def __post_init__(self) -> None:
         self.missing = set(self.request.device_ids or ()) if self.request.names_devices else set()
 
+    def follow(self, device_ids: Sequence[str], endpoint_names: Iterable[str | None]) -> None:
+        """Look at the next devices: each comes once, and was asked for."""
+        self.order.follow(device_ids)
+        require_asked(self.request.sent_filters, "id", device_ids)
+        require_asked(self.request.sent_filters, "endpoint_name", endpoint_names)
+
+    def require_paths(self, paths: Iterable[str]) -> None:
+        """Make sure that these resources were asked for."""
+        patterns = self.request.sent_paths or None
+        if others := [path for path in paths if not matches_any(patterns, path)]:
+            raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
+
 
 class _Part(NamedTuple):
     """Some devices: how many, and their rows."""
@@ -116,6 +129,10 @@ def read_snapshot(
     # To the very end, so that the connection can be used again.
     if body.read(1):
         raise UnexpectedAnswer(_GOES_ON)
+    if request.revision is not None and end.revision < request.revision:
+        raise UnexpectedAnswer(
+            f"asked for what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
+        )
     for told in (end.device_count, total):
         if told is not None and told != read.arrived:
             raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {told}")
@@ -189,7 +206,8 @@ def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Map
 def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     batch = checked(batch, may_be_unchanged=read.request.revision is not None)
     count = batch.num_rows
-    read.order.follow(batch.column("device_id").to_pylist())
+    read.follow(batch.column("device_id").to_pylist(), batch.column("endpoint_name").to_pylist())
+    read.require_paths(_paths_of(batch))
     read.arrived += count
     wanted = read.request.device_ids
     if wanted is not None:
@@ -202,6 +220,13 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     if not len(batch.column("resources").flatten()):
         return _Part(count, joined([], raw=read.request.raw))
     return _Part(count, state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
+
+
+def _paths_of(batch: pa.RecordBatch) -> list[str]:
+    """The paths that occur, each once."""
+    paths = batch.column("resources").flatten().field("path")
+    found: list[str] = paths.dictionary.take(pc.unique(paths.indices)).to_pylist()
+    return found
 
 
 def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
@@ -222,9 +247,11 @@ def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Pa
 
 
 def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | UnchangedDevice]) -> _Part:
-    read.order.follow(entry.device_id for entry in entries)
+    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObject)]
+    read.follow([entry.device_id for entry in entries], [entry.endpoint_name for entry in told])
     for entry in entries:
         check_entry(entry, may_be_unchanged=read.request.revision is not None)
+    read.require_paths({resource.resource_path for entry in told for resource in entry.resources})
     read.arrived += len(entries)
     wanted = read.request.device_ids
     kept = [entry for entry in entries if wanted is None or entry.device_id in wanted]

@@ -19,6 +19,7 @@ MISTAKES = {
     "import": ("    DeviceRequest,", "    DeviceReqest,", "DeviceReqest"),
     "import_of_tables": ("import drift_frame", "import drift_frme as drift_frame", "drift_frme"),
     "import_of_widgets": ("import Explorer", "import Explorr as Explorer", "Explorr"),
+    "import_of_testing": ("import Fault,", "import Falt as Fault,", "Falt"),
     "attribute": ("mirror_sdk.__version__", "mirror_sdk.__versoin__", "__versoin__"),
     "accessor": ("mirror(state).drift(", "mirror(state).drif(", "drif"),
     "argument_of_accessor": ("relative=0.1", "realtive=0.1", "realtive"),

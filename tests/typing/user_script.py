@@ -18,6 +18,7 @@ from mirror_sdk import (
     WebhookReceiver,
 )
 from mirror_sdk.frames import drift_frame, mirror, requests_frame
+from mirror_sdk.testing import Fault, Mirror
 from mirror_sdk.widgets import Explorer
 
 
@@ -79,6 +80,13 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
     return [hole.reason for hole in audit.holes]
+
+
+def under_test(mirror_in_process: Mirror) -> Fault:
+    mirror_in_process.clock.advance("10min")
+    light = mirror_in_process.bench.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
+    print(mirror_in_process.client.get_device(light).endpoint_name)
+    return mirror_in_process.faults.drop("answer")
 
 
 def main() -> None:

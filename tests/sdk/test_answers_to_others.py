@@ -1,0 +1,173 @@
+"""Answers to another question than the one that was asked, as a mixed-up connection or a broken proxy gives them."""
+
+import json
+
+import httpx
+import pytest
+from changed_answers import LIGHT, TEMPERATURE, UNIT, without_arrow
+
+from mirror_sdk import UnexpectedAnswer
+from mirror_sdk import _operations as ops
+
+OBJECT = "/v3/devices/{}/echo"
+
+
+@pytest.fixture
+def swapped(client_over):
+    """A client that gets the answer to another path or query in the place of the one it asked for."""
+
+    def make(asked, other):
+        kept = []
+
+        def change(request, answer):
+            if request.method != "GET":
+                return answer
+            if request.url.path == other and not kept:
+                kept.append(answer)
+            if kept and request.url.path == asked:
+                return httpx.Response(200, headers=kept[0].headers, content=kept[0].content)
+            return answer
+
+        return client_over(change)
+
+    return make
+
+
+def test_a_device_object_of_another_device(swapped, ids):
+    client = swapped(OBJECT.format(ids[0]), OBJECT.format(ids[1]))
+    assert client.get_device(ids[1]).device_id == ids[1]
+    with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
+        client.get_device(ids[0])
+    with pytest.raises(UnexpectedAnswer, match=ids[1]):
+        client.state_frame([ids[0]])
+
+
+def test_a_directory_entry_of_another_device(swapped, ids):
+    client = swapped(f"/v3/devices/{ids[0]}", f"/v3/devices/{ids[1]}")
+    client.get_directory_device(ids[1])
+    with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
+        client.get_directory_device(ids[0])
+
+
+def test_requests_of_another_device(swapped, bench, ids):
+    client = swapped(f"/v2/device-requests/{ids[0]}", f"/v2/device-requests/{ids[1]}")
+    bench.set_online(ids[1], False)
+    client.begin_read(ids[1], TEMPERATURE)
+    assert len(client.list_device_requests(ids[1])) == 1
+    with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
+        client.list_device_requests(ids[0])
+
+
+def test_a_request_under_another_async_id(client_over, ids):
+    def change(request, answer):
+        if request.method != "POST" or "device-requests" not in request.url.path:
+            return answer
+        return httpx.Response(202, content=bodies.pop(0))
+
+    client = client_over(change)
+    bodies = [b'{"async-response-id":"other"}', b"<html>", b"[]", b"", b"{}"]
+    with pytest.raises(UnexpectedAnswer, match=r"request 'mine'.*about 'other'"):
+        client.begin_read(ids[0], TEMPERATURE, async_id="mine")
+    for _ in range(2):
+        with pytest.raises(UnexpectedAnswer):
+            client.begin_read(ids[0], TEMPERATURE, async_id="mine")
+    # A service that says nothing of it is taken at its word.
+    for taken in ("empty", "without"):
+        assert client.begin_read(ids[0], TEMPERATURE, async_id=taken).result(20).python == 21.5
+
+
+def test_devices_of_another_selection(client_over, ids):
+    client = client_over(lambda request, answer: whole if request.url.path == "/v3/devices" and whole else answer)
+    whole = None
+    listed = client.list_devices()
+    page = {"data": [device.to_wire() for device in listed], "has_more": False, "limit": 50, "order": "ASC"}
+    whole = httpx.Response(200, json=page)
+    for wanted in (
+        {"id": ids[0]},
+        {"endpoint_name": "a"},
+        {"endpoint_type": "Light"},
+        {"state": "registered"},
+        {"filters": {"id__in": ids[:2]}},
+        {"filters": {"id__gt": sorted(ids)[0]}},
+        {"filters": {"id__lte": sorted(ids)[2]}},
+    ):
+        with pytest.raises(UnexpectedAnswer, match=next(iter(wanted.get("filters", wanted))).partition("__")[0]):
+            client.list_devices(**wanted)
+    assert client.list_devices(filters={"id__in": ids, "endpoint_name__neq": "nobody"}).ids == listed.ids
+
+
+@pytest.mark.parametrize("is_arrow", [True, False])
+def test_a_snapshot_of_another_selection(client_over, ids, is_arrow):
+    kept = []
+
+    def change(request, answer):
+        if request.url.path != "/v3/device-echo":
+            return answer
+        if not is_arrow and without_arrow(request, answer) is not answer:
+            return without_arrow(request, answer)
+        kept.append(answer)
+        # All answers after the first one are the first one again.
+        return httpx.Response(200, headers=answer.headers, content=kept[0].content)
+
+    client = client_over(change)
+    whole = client.snapshot()
+    assert whole["device_id"].nunique() == 3
+    with pytest.raises(UnexpectedAnswer, match=r"id__in.*the answer has one with id"):
+        client.snapshot(ids[:2])
+    with pytest.raises(UnexpectedAnswer, match=r"endpoint_name__eq='a'.*endpoint_name"):
+        client.snapshot(endpoint_name="a")
+    with pytest.raises(UnexpectedAnswer, match=f"asked for {TEMPERATURE}, {UNIT}, and the answer has"):
+        client.snapshot(paths=[TEMPERATURE])
+    assert client.snapshot(paths=["/*"]).shape == whole.shape
+
+
+def test_a_refresh_with_an_earlier_snapshot(client_over, plain, ids):
+    kept = []
+
+    def change(request, answer):
+        if request.url.path != "/v3/device-echo":
+            return answer
+        kept.append(answer)
+        return httpx.Response(200, headers=answer.headers, content=kept[0].content)
+
+    client = client_over(change)
+    client.snapshot()
+    plain.write_value(ids[0], LIGHT, False)
+    frame = plain.snapshot()
+    with pytest.raises(UnexpectedAnswer, match="follows revision"):
+        client.refresh(frame)
+
+
+def test_ranges_that_are_not_of_one_selection():
+    def ranges(*bounds, count=2):
+        data = [{"after": after, "last": last, "device_count": 1} for after, last in bounds]
+        return httpx.Response(200, content=json.dumps({"device_count": count, "revision": 1, "data": data}))
+
+    read = ops.get_device_ranges({}, 1).finish
+    assert read(ranges((None, "b"), ("b", None))).device_count == 2
+    assert read(ranges(count=0)).data == []
+    for wrong in (
+        ranges((None, "b"), ("c", None)),
+        ranges(("a", "b"), ("b", None)),
+        ranges((None, "b"), ("b", "c")),
+        ranges((None, "b"), ("b", None), count=3),
+    ):
+        with pytest.raises(UnexpectedAnswer, match="ranges"):
+            read(wrong)
+
+
+def test_a_poll_that_goes_back():
+    read = ops.poll_log(7, hold_seconds=0).finish
+    assert read(httpx.Response(204, headers={"Mirror-Cursor": "7"})).cursor == 7
+    with pytest.raises(UnexpectedAnswer, match=r"follows entry 7.*up to 6"):
+        read(httpx.Response(204, headers={"Mirror-Cursor": "6"}))
+
+
+@pytest.mark.parametrize("content", [b"<html><body>Sign in</body></html>", b"\xff\xfe", b"3303/0/5700"])
+def test_subscriptions_that_are_no_paths(content):
+    with pytest.raises(UnexpectedAnswer, match="no list of resource paths"):
+        ops.list_subscriptions("d1").finish(httpx.Response(200, content=content))
+    assert ops.list_subscriptions("d1").finish(httpx.Response(200, content=b"/3303/0/5700\n/3/0/0")) == [
+        "/3303/0/5700",
+        "/3/0/0",
+    ]
