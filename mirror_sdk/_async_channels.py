@@ -235,6 +235,12 @@ class AsyncEvents(AsyncIterator[Event]):
     They begin at the first step of the iteration, because only then there is something to wait for. To have them from
     an earlier moment on, enter it: ``async with client.events() as events:`` begins there. A step that is cancelled
     loses nothing; the next one goes on.
+
+    >>> async with client.events(limit=1) as events:
+    ...     await client.subscribe(station, "/3303/0/5700")
+    ...     async for event in events:
+    ...         print(event.kind, event.value)
+    observation 21.5
     """
 
     def __init__(
@@ -358,7 +364,13 @@ class AsyncWatch:
         return tuple(self._errors)
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end.
+
+        >>> watch = await client.watch(print)
+        >>> await watch.stop()
+        >>> watch.is_running
+        False
+        """
         if self._is_of_parent:
             return
         self._task.cancel()
