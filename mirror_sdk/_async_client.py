@@ -269,7 +269,7 @@ class AsyncMirrorClient:
 
         Source: specification E1; wire.md 1.
 
-        >>> (await client.get_device(station))["/3303/0/5700"].label
+        >>> (await client.get_device("station-01"))["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
         return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object))
@@ -340,7 +340,7 @@ class AsyncMirrorClient:
         Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
 
         Args:
-            devices: Devices or their ids; ``None`` takes all of the directory.
+            devices: Devices, their ids or endpoint names; ``None`` takes all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -383,7 +383,7 @@ class AsyncMirrorClient:
         one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
 
         Args:
-            devices: Devices or their ids; ``None`` takes all that match the conditions.
+            devices: Devices, their ids or endpoint names; ``None`` takes all that match the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -572,7 +572,7 @@ class AsyncMirrorClient:
         """Ask a device for the value of a resource, without waiting for it.
 
         Args:
-            device_id: The device.
+            device_id: The device: its id, its endpoint name, or what has its id.
             path: The resource path, such as ``/3303/0/5700``.
             accept: Content type wished for.
             expiry_seconds: For how long the request may wait for the device; the service's default is 2 hours, and
@@ -773,7 +773,7 @@ class AsyncMirrorClient:
         Args:
             wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
                 with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device id, path, value). A missing value is not wanted.
+                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
 
         Raises:
             ImportError: pandas is not installed.
@@ -1008,7 +1008,8 @@ class AsyncMirrorClient:
             callback: Takes an event, and may be an ``async`` function. What it raises is logged and kept in
                 ``AsyncWatch.errors``.
             paths: Path patterns (``/3303/*``): only observations of these.
-            device_ids: Only events of these devices. Gaps and unknown entries are always told.
+            device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
+                told.
 
         Raises:
             TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
@@ -1048,7 +1049,7 @@ class AsyncMirrorClient:
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices or their ids; ``None`` takes all, also those to come.
+            devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: How old it may become.
