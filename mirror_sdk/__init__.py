@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mirror_sdk._async_client import AsyncMirrorClient
     from mirror_sdk._channels import Watch
     from mirror_sdk._client import MirrorClient
+    from mirror_sdk.async_bench import AsyncBench
     from mirror_sdk.async_device_request import AsyncDeviceRequest
     from mirror_sdk.bench import Bench
     from mirror_sdk.device import DesiredValue, DeviceList, DeviceObject, ReportedValue, Resource
@@ -68,6 +69,7 @@ __all__ = [
     "APIError",
     "AccessDenied",
     "AmbiguousName",
+    "AsyncBench",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
@@ -133,6 +135,7 @@ _NAMES = {
     "mirror_sdk._channels": ["Watch"],
     "mirror_sdk._client": ["MirrorClient"],
     "mirror_sdk.async_device_request": ["AsyncDeviceRequest"],
+    "mirror_sdk.async_bench": ["AsyncBench"],
     "mirror_sdk.bench": ["Bench"],
     "mirror_sdk.device": ["DesiredValue", "DeviceList", "DeviceObject", "ReportedValue", "Resource"],
     "mirror_sdk.device_request": ["DeviceRequest"],

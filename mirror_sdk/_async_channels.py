@@ -11,8 +11,9 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -20,7 +21,8 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._inbox import Expectation, Inbox
+from mirror_sdk._inbox import Entry, Expectation, Inbox
+from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._reports import (
     ERRORS_KEPT,
     LONGEST_LOOK_SECONDS,
@@ -30,7 +32,7 @@ from mirror_sdk._reports import (
     warn_of,
 )
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -208,6 +210,7 @@ class AsyncAnswerPump:
 
     async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation]) -> None:
         deadline = self._clock() + LONGEST_LOOK_SECONDS
+        async_ids = {expectation.async_id for expectation in awaited}
         while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
             pause_seconds = reader.pause_seconds
             if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
@@ -216,7 +219,10 @@ class AsyncAnswerPump:
                 batch = await self._read(pause_seconds)
             else:
                 batch = await reader.read(pause_seconds)
-                self.inbox.feed_answers(batch.entries, awaited)
+                turns = Turns()
+                for entry in batch.entries:
+                    self.inbox.feed_answers([entry], async_ids)
+                    await turns.give()
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -246,11 +252,20 @@ class AsyncAnswerPump:
 
     async def _read(self, hold_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds)
-        self.inbox.feed(batch.entries)
+        # The position has moved on: what is left out now would be lost.
+        unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
         return batch
+
+    async def _feed(self, entries: Iterable[Entry]) -> set[str]:
+        unreadable: set[str] = set()
+        turns = Turns()
+        for entry in entries:
+            unreadable |= self.inbox.feed([entry])
+            await turns.give()
+        return unreadable
 
 
 class AsyncEvents(AsyncIterator[Event]):
@@ -275,7 +290,9 @@ class AsyncEvents(AsyncIterator[Event]):
         self._left = limit
         self._clock = clock
         self._now = now
-        self._waiting: deque[Event] = deque()
+        self._waiting: Iterator[Event] = iter(())
+        self._told: set[str] = set()
+        self._turns = Turns(clock)
 
     def __aiter__(self) -> Self:
         return self
@@ -284,18 +301,28 @@ class AsyncEvents(AsyncIterator[Event]):
         if self._left == 0:
             raise StopAsyncIteration
         await self._begin()
+        # Thousands may be there already, and nothing else would have a turn between them.
+        await self._turns.give()
         # The time the taker spends on an event does not count.
         deadline = self._clock() + self._timeout_seconds
+        event = next(self._waiting, None)
         # However short the time, all that is there already is given.
         is_at_end = False
-        while not self._waiting and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
             batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
-            self._waiting.extend(read_events(batch, self._now()))
-            is_at_end = not self._waiting
-            warn_of(batch)
-        if self._waiting:
+            self._waiting, self._told = read_events(batch, self._now()), set()
+            warn_of(batch.gap)
+            event = next(self._waiting, None)
+            is_at_end = event is None
+        if event is not None:
+            if unreadable := unreadable_keys([event]) - self._told:
+                # It comes at the next step where a warning is an error.
+                self._waiting = chain([event], self._waiting)
+                self._told |= unreadable
+                warn_of(None, unreadable)
+                next(self._waiting)
             self._left = None if self._left is None else self._left - 1
-            return self._waiting.popleft()
+            return event
         if self._reader.last_failure is not None:
             raise self._reader.last_failure
         raise StopAsyncIteration
@@ -334,6 +361,7 @@ class AsyncWatch:
         self._wants = wants
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._turns = Turns()
         self._is_of_parent = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
         tell_in_child(self)
@@ -385,7 +413,10 @@ class AsyncWatch:
             self._errors.append(error)
 
     async def _deliver(self, batch: Batch) -> None:
-        for event in filter(self._wants, read_events(batch, self._now())):
+        for event in read_events(batch, self._now()):
+            await self._turns.give()
+            if not self._wants(event):
+                continue
             try:
                 made = self._callback(event)
                 if inspect.isawaitable(made):

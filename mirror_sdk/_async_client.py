@@ -20,6 +20,7 @@ from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
+from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
@@ -30,7 +31,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import events_table, state_table
+from mirror_sdk._tables import StateParts
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -80,7 +81,9 @@ class AsyncMirrorClient:
     """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
 
     Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
-    cancelled leaves nothing behind. A process that is forked uses it on an event loop of its own.
+    cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a thread, so
+    that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
+    forked uses it on an event loop of its own.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -243,8 +246,12 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
+        await import_off_loop("mirror_sdk.frames")
+        parts = await off_loop(StateParts, paths=paths, raw=raw)
         chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
-        return state_table(await self._get_devices(chosen), paths=paths, raw=raw, tz=tz, server=self.base_url)
+        for begin in range(0, len(chosen), MOST_AT_ONCE):
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
         self,
@@ -260,6 +267,7 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         request = SnapshotRequest.of(
@@ -290,6 +298,7 @@ class AsyncMirrorClient:
         overwrite: bool = False,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -302,22 +311,26 @@ class AsyncMirrorClient:
             server=self.base_url,
             compression=compression,
         )
-        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
+        writer = await off_loop(
+            DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        )
+        async with entered_off_loop(writer):
             taken = await self._take(request, writer.add)
-            return writer.finish(request.about(taken, writer.rows))
+            return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+        await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        request = SnapshotRequest.from_frame(frame, server=self.base_url)
+        request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request)
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = await self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return await off_loop(refreshing.refreshed, frame, request, taken, tables)
 
     # Device requests
 
@@ -464,19 +477,24 @@ class AsyncMirrorClient:
 
     async def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
+        await import_off_loop("mirror_sdk.plan")
+        import pandas as pd
+
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
-        wants = read_wanted(wanted)
-        found = await self._run(look_up(self._names, names_in(wants)))
-        return await self._plan_of(with_ids(wants, found.ids), await self._run(unclear(found)))
+        # What makes the rows may belong to this thread.
+        wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
+        found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
+        return await self._plan_of(await off_loop(with_ids, wants, found.ids), await self._run(unclear(found)))
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        await import_off_loop("mirror_sdk.plan")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
         return AsyncPlan(
-            load(path, self.base_url),
+            await off_loop(load, path, self.base_url),
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
@@ -548,8 +566,21 @@ class AsyncMirrorClient:
         tz: str | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.events_frame`."""
-        events = [event async for event in self.events(timeout=timeout, limit=limit, after=after)]
-        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+        # It begins before pandas is imported, so that nothing is missed meanwhile.
+        async with self.events(timeout=timeout, limit=limit, after=after) as events:
+            await import_off_loop("mirror_sdk.frames")
+            from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
+
+            parts = await off_loop(EventParts, raw=raw)
+            some: list[Event] = []
+            async for event in events:
+                some.append(event)
+                if len(some) == EVENTS_AT_A_TIME:
+                    await off_loop(parts.add, some)
+                    some = []
+        if some:
+            await off_loop(parts.add, some)
+        return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def watch(
         self,
@@ -579,11 +610,12 @@ class AsyncMirrorClient:
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
+        await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
 
         chosen = None if devices is None else await self._ids_of_all(devices)
-        tape = await asyncio.to_thread(
+        make_tape = partial(
             Tape,
             path,
             server=self.base_url,
@@ -594,7 +626,7 @@ class AsyncMirrorClient:
             rotate_seconds=rotate_seconds,
         )
         recorder = await begin_recording(
-            tape,
+            make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda: self.state_frame(chosen, paths=paths),
         )
@@ -643,7 +675,7 @@ class AsyncMirrorClient:
             return found
 
     async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*await self._take_tables(request))
+        return await off_loop(request.frame, *await self._take_tables(request))
 
     async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
@@ -652,6 +684,7 @@ class AsyncMirrorClient:
 
     async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
+        await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
@@ -671,7 +704,7 @@ class AsyncMirrorClient:
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
         chosen = await self._ids_of(request)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            parts.add(await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
         return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
@@ -682,20 +715,18 @@ class AsyncMirrorClient:
 
     async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        listed: list[Device] = []
-        for chunk in device_chunks(wants):
-            listed += await self.list_devices(filters={"id__in": chunk})
-        mirrored = await self._get_devices([device.id for device in listed])
-        known = {one.device_id: KnownDevice(device, one) for device, one in zip(listed, mirrored, strict=True)}
-        return AsyncPlan(
-            check_all(wants, known, reasons or {}),
-            server=self.base_url,
-            write=self.begin_write,
-            make_plan=self._plan_of,
-        )
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
+        for chunk in await off_loop(list, device_chunks(wants)):
+            listed = await self.list_devices(filters={"id__in": chunk})
+            for begin in range(0, len(listed), MOST_AT_ONCE):
+                some = listed[begin : begin + MOST_AT_ONCE]
+                known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
+        planned = await off_loop(check_all, wants, known, reasons or {})
+        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
     async def _get_object(self, device_id: str) -> DeviceObject:
         return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))

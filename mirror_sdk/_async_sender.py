@@ -17,6 +17,7 @@ from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._deadline import Deadline, Pace
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
 from mirror_sdk._sender import (
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 MOST_AT_ONCE = 8
 """How many requests are under way at once, held polls aside: httpx gets slower with more."""
+MOST_BYTES_ON_LOOP = 32 * 1024
+"""Of an answer that is read on the loop: that takes a millisecond at most, and to have it read by a thread a tenth."""
 
 
 class AsyncSender:
@@ -170,6 +173,9 @@ class AsyncSender:
             finally:
                 chunks.stop()
                 await asyncio.wait([reading])
+                if not reading.cancelled():
+                    # Else it is reported as what nobody has looked at.
+                    reading.exception()
                 await answer.aclose()
 
     @asynccontextmanager
@@ -208,7 +214,10 @@ class AsyncSender:
 
     async def _send(self, operation: Operation[T], deadline: Deadline) -> T:
         async def attempt() -> T:
-            return operation.finish(await self._exchange(operation, deadline))
+            answer = await self._exchange(operation, deadline)
+            if len(answer.content) <= MOST_BYTES_ON_LOOP:
+                return operation.finish(answer)
+            return await off_loop(operation.finish, answer)
 
         return await self._repeat(operation, deadline, attempt)
 

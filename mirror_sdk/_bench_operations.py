@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TypeVar
 
 from mirror_sdk._exchange import Answer, Operation, read_json
 from mirror_sdk._operations import checked_body, nothing, of_device, of_resource
 from mirror_sdk.naming import ANY_ID, DeviceLike, Steps, known_id, unknown_device
+from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.bench import (
     BenchAdvance,
@@ -42,10 +44,17 @@ def patch_bench_device(device_id: str, given: Mapping[str, object]) -> Operation
     return Operation("PATCH", route, nothing, json=checked_body(BenchDevicePatch, given))
 
 
-def put_bench_resource(device_id: str, path: str, given: Mapping[str, object]) -> Operation[None]:
-    """A simulated device changes a value of its own, or gets a resource. Raises ``ValueError`` for what cannot be."""
+def put_bench_resource(device_id: str, path: str, value: object, flags: Mapping[str, object]) -> Operation[None]:
+    """A simulated device changes a value of its own, or gets a resource.
+
+    Raises:
+        ValueError: They cannot be sent.
+        ValueRefused: The value does not go with what is declared for the path.
+    """
     route = of_resource(routes.BENCH_RESOURCE, device_id, path)
-    return Operation("PUT", route, nothing, json=checked_body(BenchResourceBody, given))
+    # What a device has itself is no write: measured values are declared read-only.
+    told = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+    return Operation("PUT", route, nothing, json=checked_body(BenchResourceBody, {"value": told, **flags}))
 
 
 def delete_bench_resource(device_id: str, path: str) -> Operation[None]:
@@ -63,8 +72,9 @@ def get_bench_clock() -> Operation[BenchClock]:
     return Operation("GET", routes.BENCH_CLOCK, read_json(BenchClock.model_validate_json))
 
 
-def advance_bench_clock(seconds: float) -> Operation[BenchClock]:
+def advance_bench_clock(amount: float | timedelta) -> Operation[BenchClock]:
     """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
     json_body = checked_body(BenchAdvance, {"advance_seconds": seconds})
     return Operation(
         "POST",

@@ -28,7 +28,7 @@ from mirror_sdk._reports import (
     warn_of,
 )
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events
+from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -218,6 +218,7 @@ class AnswerPump:
 
     def _look(self, reader: Reader, awaited: Sequence[Expectation]) -> None:
         deadline = self._clock() + LONGEST_LOOK_SECONDS
+        async_ids = {expectation.async_id for expectation in awaited}
         while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
             pause_seconds = reader.pause_seconds
             if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
@@ -227,7 +228,7 @@ class AnswerPump:
             else:
                 batch = reader.read(pause_seconds)
                 with self._turn:
-                    self.inbox.feed_answers(batch.entries, awaited)
+                    self.inbox.feed_answers(batch.entries, async_ids)
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -248,10 +249,10 @@ class AnswerPump:
     def _read(self, hold_seconds: float) -> Batch:
         batch = self.reader.read(hold_seconds)
         with self._turn:
-            self.inbox.feed(batch.entries)
+            unreadable = self.inbox.feed(batch.entries)
             self._position = self.reader.position
             self._last_read_at = self._clock()
-        warn_of(batch)
+        warn_of(batch.gap, unreadable)
         return batch
 
     def _end_turn(self) -> None:
@@ -278,7 +279,7 @@ def iterate_events(
     while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
         batch = reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
         events = list(read_events(batch, now()))
-        warn_of(batch)
+        warn_of(batch.gap, unreadable_keys(events))
         yield from events
         is_at_end = not events
         if events:

@@ -27,7 +27,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
-from mirror_sdk._tables import events_table, state_table
+from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest
@@ -344,9 +344,10 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        parts = StateParts(paths=paths, raw=raw)
         chosen = self.list_devices().ids if devices is None else self._ids_of_all(devices)
-        objects = [self._get_object(device_id) for device_id in chosen]
-        return state_table(objects, paths=paths, raw=raw, tz=tz, server=self.base_url)
+        parts.add(map(self._get_object, chosen))
+        return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
         self,
@@ -512,7 +513,7 @@ class MirrorClient:
         except BadRequest as error:
             request = refreshing.whole(request, error)
             taken, tables = self._take_tables(request)
-        return request.frame(taken, refreshing.merged(frame, request, taken, tables))
+        return refreshing.refreshed(frame, request, taken, tables)
 
     # Device requests
 
@@ -1165,13 +1166,14 @@ class MirrorClient:
 
     def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
 
-        known = {}
+        known: dict[str, KnownDevice] = {}
+        paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            for device in self.list_devices(filters={"id__in": chunk}):
-                known[device.id] = KnownDevice(device, self._get_object(device.id))
+            listed = self.list_devices(filters={"id__in": chunk})
+            known |= known_devices(listed, map(self._get_object, listed.ids), paths)
         return Plan(
             check_all(wants, known, reasons or {}),
             server=self.base_url,

@@ -5,12 +5,13 @@ Nothing in here waits or does I/O. Source: wire.md 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap, Poll
 from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
@@ -22,12 +23,12 @@ class Batch:
     """What one look into the log gave.
 
     Attributes:
-        entries: In the order of their message, which lists them by kind.
+        entries: In the order of their message, which lists them by kind; each may be read when its turn comes.
         seq: Number of the last entry. The wire tells it for a whole message, not for each entry.
         gap: What was lost before these entries.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: Iterable[Entry] = ()
     seq: int | None = None
     gap: Gap | None = None
 
@@ -61,7 +62,7 @@ class LogCursor:
         self._backoff.succeeded()
         self.last_failure = None
         self.seq = poll.cursor
-        return Batch(tuple(read_entries(poll.message)), poll.cursor, poll.gap)
+        return Batch(Entries(poll.message), poll.cursor, poll.gap)
 
     def failed(self, error: MirrorError) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.

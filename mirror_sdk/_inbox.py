@@ -75,6 +75,24 @@ def _read_entry(key: str, content: object) -> EntryBody:
         return Unreadable(key, content)
 
 
+class Entries:
+    """The entries of a message, read one after the other while it is iterated over: thousands at once are a burden.
+
+    Args:
+        message: The message.
+    """
+
+    def __init__(self, message: Mapping[str, object]) -> None:
+        self._message = message
+
+    def __iter__(self) -> Iterator[Entry]:
+        return read_entries(self._message)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return any(True for _ in self)
+
+
 class Expectation:
     """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
 
@@ -142,18 +160,24 @@ class Inbox:
             self._expectations[async_id] = expectation
         return expectation
 
-    def feed(self, entries: Iterable[Entry]) -> None:
-        """Hand out the answers among the entries and note what cannot be read; other entries are not looked at."""
+    def feed(self, entries: Iterable[Entry]) -> set[str]:
+        """Hand out the answers among the entries and note what cannot be read; other entries are not looked at.
+
+        Returns:
+            The names of the lists in which something could not be read.
+        """
+        unreadable: set[str] = set()
         for entry in entries:
             if isinstance(entry.body, AsyncResponse):
                 self._deliver(entry.body)
             elif isinstance(entry.body, Unreadable):
                 self.unreadable += 1
                 self.newest_unreadable.append(entry.body)
+                unreadable.add(entry.key)
+        return unreadable
 
-    def feed_answers(self, entries: Iterable[Entry], expectations: Iterable[Expectation]) -> None:
-        """Hand out the answers to these alone: whoever reads for all has the others still to come."""
-        awaited = {expectation.async_id for expectation in expectations if expectation.answer is None}
+    def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
+        """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""
         for entry in entries:
             if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
                 awaited.discard(entry.body.id)

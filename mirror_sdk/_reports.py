@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Inbox, Unreadable
+from mirror_sdk._inbox import Inbox
+from mirror_sdk._operations import Gap
 from mirror_sdk.errors import CompatibilityWarning, ConnectionFailed, GapWarning, MirrorError
 from mirror_sdk.status import ClientStatus
 
@@ -51,18 +52,16 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def warn_of(batch: Batch) -> None:
-    """Say aloud what was lost and what was not understood."""
-    if batch.gap is not None:
-        missing = (
-            "all before this moment" if batch.gap.first_seq is None else f"{batch.gap.first_seq}-{batch.gap.last_seq}"
-        )
+def warn_of(gap: Gap | None, unreadable: Collection[str] = ()) -> None:
+    """Say aloud what was lost, and in which lists something was not understood."""
+    if gap is not None:
+        missing = "all before this moment" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"
         warnings.warn(
             f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
             GapWarning,
             stacklevel=2,
         )
-    for key in sorted({entry.key for entry in batch.entries if isinstance(entry.body, Unreadable)}):
+    for key in sorted(unreadable):
         warnings.warn(
             f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, stacklevel=2
         )

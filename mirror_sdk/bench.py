@@ -16,7 +16,6 @@ from mirror_sdk import _bench_operations
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._exchange import Operation
 from mirror_sdk.naming import DeviceLike
-from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
 
 
@@ -138,14 +137,13 @@ class Bench:
         >>> client.read_value(station, "/3303/0/5700")
         22.5
         """
-        given = {
-            "value": value if isinstance(value, str) else _as_text(value, path),
+        flags = {
             "observable": observable,
             "auto_observable": auto_observable,
             "writable": writable,
             "executable": executable,
         }
-        self._tell(device_id, lambda found: _bench_operations.put_bench_resource(found, path, given))
+        self._tell(device_id, lambda found: _bench_operations.put_bench_resource(found, path, value, flags))
 
     def remove_resource(self, device_id: DeviceLike, path: str) -> None:
         """A device removes a resource; the mirror keeps it (specification 2.1).
@@ -204,10 +202,4 @@ class Bench:
         >>> print(bench.advance(timedelta(hours=1)))
         2026-01-05 09:00:00+00:00
         """
-        seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-        return self._send(_bench_operations.advance_bench_clock(seconds)).now
-
-
-def _as_text(value: object, path: str) -> str:
-    """What a device has itself is no write: measured values are declared read-only."""
-    return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+        return self._send(_bench_operations.advance_bench_clock(amount)).now

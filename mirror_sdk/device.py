@@ -12,10 +12,11 @@ from html import escape
 from typing import TYPE_CHECKING, overload
 
 from mirror_sdk._arguments import closest
+from mirror_sdk._cards import CARD, DIM, instant, table
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import UnknownResource
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.values import Value, ValueKind, decode
+from mirror_sdk.values import PythonValue, Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
@@ -71,6 +72,7 @@ class DesiredValue:
 class Resource:
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
+    ``value`` and ``desired_value`` are the plain values of the two; ``reported.value`` has the payload too.
     ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
     same object instance goes before the declared one. ``subscribed_at`` is ``None`` where the service does not tell it.
     """
@@ -82,6 +84,30 @@ class Resource:
     reported: ReportedValue | None
     desired: DesiredValue | None
     subscribed_at: datetime | None = None
+
+    @property
+    def value(self) -> PythonValue | None:
+        """The last reported value as a plain Python value; ``None`` before the first one.
+
+        A number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` where the payload is opaque or
+        could not be read as what is declared; ``reported.value`` then says why, in ``problem``.
+
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> client.get_device(station)["/3303/0/5700"].value
+        21.5
+        """
+        return None if self.reported is None else self.reported.value.python
+
+    @property
+    def desired_value(self) -> PythonValue | None:
+        """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first one.
+
+        >>> client.write_value(light, "/3311/0/5851", 40)
+        >>> client.get_device(light)["/3311/0/5851"].desired_value
+        40
+        """
+        return None if self.desired is None else self.desired.value.python
 
     @property
     def is_reported_since(self) -> bool | None:
@@ -109,8 +135,8 @@ class Resource:
         return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
-def _at(instant: datetime | None) -> str:
-    return "" if instant is None else f" at {write_timestamp(instant)}"
+def _at(moment: datetime | None) -> str:
+    return "" if moment is None else f" at {write_timestamp(moment)}"
 
 
 class _Unread:
@@ -208,13 +234,13 @@ class DeviceObject(_Unread):
         resources = self.resources.values()
         empty = all(resource.reported is None and resource.desired is None for resource in resources)
         return (
-            f"<div {_CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
+            f"<div {CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
             f"<code>{escape(self.device_id)}</code>"
-            f"<div {_DIM}>last registration event {_instant(self.updated_at)} · "
-            f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
-            f"as of {_instant(self.created_at)}</div>"
+            f"<div {DIM}>last registration event {instant(self.updated_at)} · "
+            f"last reported {instant(self.last_reported_at)} · last desired {instant(self.last_desired_at)} · "
+            f"as of {instant(self.created_at)}</div>"
             f"{_EMPTY_MIRROR if empty else ''}"
-            f"{_table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
+            f"{table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
         )
 
 
@@ -285,8 +311,8 @@ class DeviceList(Sequence[Device]):
         return f"<DeviceList of {len(self)} devices>"
 
     def _repr_html_(self) -> str:
-        count = f"<div {_DIM}>{len(self)} devices</div>"
-        return f"<div {_CARD}>{_table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
+        count = f"<div {DIM}>{len(self)} devices</div>"
+        return f"<div {CARD}>{table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
 
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(DeviceObject) if field.name != "resources")
@@ -358,11 +384,7 @@ def _is_pending(resource: Resource) -> bool:
     return resource.desired is not None and resource.desired.status is DesiredStatus.PENDING
 
 
-# Only theme variables and transparency: the cards are read on light and on dark pages.
-_CARD = 'style="color: var(--jp-ui-font-color1, inherit)"'
-_DIM = 'style="opacity: 0.65"'
-_CELL = 'style="text-align: left"'
-_NO_VALUE_YET = f"<span {_DIM}>no value yet</span>"
+_NO_VALUE_YET = f"<span {DIM}>no value yet</span>"
 _EMPTY_MIRROR = (
     "<div><em>no value yet</em>: the mirror shows what a read, a write, a subscription or auto-observation brought"
     "</div>"
@@ -370,10 +392,6 @@ _EMPTY_MIRROR = (
 _MAX_SHOWN = 80
 _RESOURCE_COLUMNS = ("path", "label", "reported", "reported at", "desired", "status", "subscribed")
 _DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at")
-
-
-def _instant(instant: datetime | None, missing: str = "never") -> str:
-    return missing if instant is None else write_timestamp(instant)
 
 
 def _shown(value: Value, unit: str) -> str:
@@ -389,7 +407,7 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
         f"<code>{escape(resource.path)}</code>",
         escape(resource.label),
         _shown(reported.value, resource.unit) if reported else _NO_VALUE_YET,
-        _instant(reported.reported_at, "") if reported else "",
+        instant(reported.reported_at, "") if reported else "",
         _shown(desired.value, resource.unit) if desired else "",
         desired.status.name.lower() if desired and desired.status is not None else "",
         "yes" if resource.subscribed else "no",
@@ -399,10 +417,4 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
     about = (visible(device.endpoint_name), device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(map(escape, (*about, _instant(device.updated_at))))
-
-
-def _table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    head = "".join(f'<th scope="col" {_CELL}>{column}</th>' for column in columns)
-    body = "".join("<tr>" + "".join(f"<td {_CELL}>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return tuple(map(escape, (*about, instant(device.updated_at))))

@@ -5,7 +5,7 @@ Source: specification 6; wire.md 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -93,6 +93,11 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
         yield _of_entry(entry, batch.seq, received_at)
+
+
+def unreadable_keys(events: Iterable[Event]) -> set[str]:
+    """The names of the lists in which something could not be read."""
+    return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
 def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | None) -> Callable[[Event], bool]:

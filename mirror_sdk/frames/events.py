@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice
 
 import pandas as pd
 import pyarrow as pa
@@ -12,8 +14,9 @@ from mirror_sdk.frames.columns import (
     CATEGORY,
     INSTANT,
     based_on,
-    build,
     fixed_category,
+    to_frame,
+    to_table,
     value_columns,
     value_fields,
 )
@@ -40,6 +43,10 @@ EVENTS_SCHEMA = pa.schema(
 
 EVENTS_RAW_SCHEMA = pa.schema([*EVENTS_SCHEMA, pa.field("value_raw", pa.binary())])
 """The events table with ``raw=True``."""
+
+EVENTS_AT_A_TIME = 100
+"""How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
+_ROWS_AT_A_TIME = 10_000
 
 _PLAIN = ("seq", "first_seq", "uid", "device_id", "path", "changed_at", "received_at", "async_id", "status", "category")
 
@@ -87,13 +94,51 @@ def events_frame(
 
     Source: specification 6; wire.md 5.
     """
-    rows = list(events)
-    complete = all(event.kind is not EventKind.GAP for event in rows)
-    schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
-    columns = event_columns(rows)
-    taken_at = max((event.changed_at for event in rows if event.changed_at is not None), default=None)
-    about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
-    return build(columns, schema, tz=tz, **about)
+    parts = EventParts(raw=raw)
+    each_event = iter(events)
+    while some := list(islice(each_event, EVENTS_AT_A_TIME)):
+        parts.add(some)
+    return parts.frame(tz=tz, server=server)
+
+
+class EventParts:
+    """The events table, of some events at a time, so that none of them is kept.
+
+    Args:
+        raw: Whether the payloads are a column too.
+    """
+
+    def __init__(self, *, raw: bool) -> None:
+        self._schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
+        self._columns = event_columns([])
+        self._tables: list[pa.Table] = []
+        self._complete = True
+        self._taken_at: datetime | None = None
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Make the rows of some events, which follow those before."""
+        for name, values in event_columns(events).items():
+            self._columns[name] += values
+        self._complete = self._complete and all(event.kind is not EventKind.GAP for event in events)
+        changes = filter(None, [self._taken_at, *(event.changed_at for event in events)])
+        self._taken_at = max(changes, default=None)
+        if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
+            self._end_table()
+
+    def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
+        """The table of all of them, once; see :func:`events_frame`.
+
+        Raises:
+            ValueRefused: ``tz`` is no time zone.
+        """
+        self._end_table()
+        table = pa.concat_tables(self._tables)
+        device_ids = table["device_id"].unique().to_pylist()
+        return to_frame(table, based_on(device_ids, self._taken_at, complete=self._complete, server=server), tz=tz)
+
+    def _end_table(self) -> None:
+        self._tables.append(to_table(self._columns, self._schema))
+        self._columns = event_columns([])
 
 
 def event_columns(rows: Sequence[Event]) -> dict[str, list[object]]:

@@ -205,18 +205,45 @@ def state_table(
     devices: Iterable[DeviceObject], *, paths: Sequence[str] | None, raw: bool = False
 ) -> tuple[pa.Table, int]:
     """The state table for Arrow, and the number of the devices; see :func:`state_frame`."""
-    schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
-    columns: dict[str, list[object]] = {name: [] for name in schema.names}
-    device_count = 0
+    rows = StateRows(paths=paths, raw=raw)
     for device in devices:
-        device_count += 1
-        resources = [resource for resource in device.resources.values() if matches_any(paths, resource.path)]
-        columns["device_id"].extend([device.device_id] * len(resources))
-        columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
+        rows.add(device)
+    return rows.table(), rows.device_count
+
+
+class StateRows:
+    """Rows of the state table, column by column, of which nothing of a device but its values is kept.
+
+    Args:
+        paths: Path patterns, checked; ``None`` takes every resource.
+        raw: Whether the payloads are columns too.
+
+    Attributes:
+        device_count: Of how many devices they are.
+    """
+
+    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._paths = paths
+        self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
+        self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
+        self.device_count = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["device_id"])
+
+    def add(self, device: DeviceObject) -> None:
+        """The rows of one more device."""
+        self.device_count += 1
+        resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
+        self._columns["device_id"].extend([device.device_id] * len(resources))
+        self._columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
         for name, read in _RESOURCE_COLUMNS.items():
-            if name in columns:
-                columns[name].extend(map(read, resources))
-    return to_table(columns, schema), device_count
+            if name in self._columns:
+                self._columns[name].extend(map(read, resources))
+
+    def table(self) -> pa.Table:
+        """All rows, for Arrow."""
+        return to_table(self._columns, self._schema)
 
 
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:

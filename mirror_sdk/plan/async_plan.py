@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
 from mirror_sdk.async_device_request import AsyncDeviceRequest
 from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS
@@ -77,7 +78,7 @@ class AsyncPlan(PlanReport):
                 await self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._is_applying = False
-        return self.result
+        return await off_loop(lambda: self.result)
 
     def stop(self) -> None:
         """As :meth:`mirror_sdk.plan.Plan.stop`."""
@@ -86,7 +87,7 @@ class AsyncPlan(PlanReport):
 
     async def undo(self) -> AsyncPlan:
         """As :meth:`mirror_sdk.plan.Plan.undo`."""
-        return await self._make_plan(self._undo())
+        return await self._make_plan(await off_loop(self._undo))
 
     async def _send_all(
         self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float

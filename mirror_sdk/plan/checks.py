@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -71,10 +71,20 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:
-    """What the directory and the mirror tell of a device."""
+    """What the directory tells of a device, and the mirror of those of its resources that are written."""
 
     listed: Device
-    mirrored: DeviceObject
+    resources: Mapping[str, Resource]
+
+
+def known_devices(
+    listed: Iterable[Device], mirrored: Iterable[DeviceObject], paths: Collection[str]
+) -> dict[str, KnownDevice]:
+    """Devices by their ids, each with its resources of these paths alone: of a fleet, all would be too many to keep."""
+    return {
+        device.id: KnownDevice(device, {path: one for path, one in mirror.resources.items() if path in paths})
+        for device, mirror in zip(listed, mirrored, strict=True)
+    }
 
 
 _NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
@@ -100,7 +110,7 @@ def check_all(
 
 
 def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object], *, is_repeated: bool) -> PlannedWrite:
-    resource = device.mirrored.resources.get(want.path) if device else None
+    resource = device.resources.get(want.path) if device else None
     wanted, finding = _value_of(want)
     if finding is None:
         finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(want, device, why, resource)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from mirror_sdk._async_channels import AsyncLogReader
 from mirror_sdk._fork import tell_in_child
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.reading import Recording
@@ -171,20 +172,28 @@ async def _finish(write: Callable[P, None], *arguments: P.args, **options: P.kwa
 
 
 async def begin_recording(
-    tape: Tape, new_reader: Callable[[int | None], AsyncLogReader], take_state: Callable[[], Awaitable[pd.DataFrame]]
+    make_tape: Callable[[], Tape],
+    new_reader: Callable[[int | None], AsyncLogReader],
+    take_state: Callable[[], Awaitable[pd.DataFrame]],
 ) -> AsyncRecorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
+        ValueRefused: As :class:`Tape`.
     """
+    made: list[Tape] = []
     try:
+        await off_loop(lambda: made.append(make_tape()))
+        (tape,) = made
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
             await reader.go_to_end()
         await _finish(tape.begin, reader.position, await take_state())
     except BaseException:
-        tape.folder.close()
+        # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
+        for tape in made:
+            await off_loop(tape.folder.close)
         raise
     return AsyncRecorder(tape, reader, new_reader, take_state)

@@ -19,7 +19,7 @@ from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
-from mirror_sdk.events import EventKind, event_filter, read_events
+from mirror_sdk.events import EventKind, event_filter, read_events, unreadable_keys
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -102,7 +102,7 @@ class Tape:
         """
         now = self._now()
         events = list(filter(self._wants, read_events(batch, now)))
-        warn_of(batch)
+        warn_of(batch.gap, unreadable_keys(events))
         if any(event.kind is EventKind.GAP for event in events):
             self.needs_state = True
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)

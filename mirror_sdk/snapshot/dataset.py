@@ -161,7 +161,7 @@ class DatasetWriter:
 
     Raises:
         ValueRefused: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
-        OSError: The folder cannot be written.
+        OSError: The folder cannot be read; it cannot be written, when the writer is entered.
     """
 
     def __init__(
@@ -176,13 +176,13 @@ class DatasetWriter:
         self._empty = joined([], raw=raw)
         self._tz = tz
         self._schema = self._schema_with({})
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._partial = _beside(self._folder, "partial")
-        self._partial.mkdir()
         self._files: list[DatasetFile] = []
         self._file: _PartFile | None = None
 
     def __enter__(self) -> Self:
+        self._partial.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.mkdir()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,16 @@ def whole(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     return replace(request, revision=None)
 
 
-def merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:
+def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
+    """The table that a whole snapshot would have given; what was taken of it is used up by this.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+    """
+    return request.frame(taken, _merged(frame, request, taken, tables))
+
+
+def _merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:
     """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
     if request.revision is None or taken.revision is None:
         return tables

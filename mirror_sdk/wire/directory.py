@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, Literal
 
+from mirror_sdk._cards import CARD, instant, table
+from mirror_sdk._visible import visible
 from mirror_sdk.wire.model import Order, Timestamp, WireModel
 
 FILTER_FIELDS = ("id", "name", "endpoint_name", "endpoint_type", "state", "created_at", "updated_at")
@@ -28,6 +31,39 @@ class Device(WireModel):
     bootstrapped_timestamp: Timestamp | None = None
     custom_attributes: dict[str, Any] = {}
     queue_mode: bool = False
+
+    def __repr__(self) -> str:
+        """In one line; ``model_dump()`` has all there is."""
+        queue_mode = " queue_mode" if self.queue_mode else ""
+        return (
+            f"<Device {visible(self.id)} endpoint_name={self.endpoint_name!r} endpoint_type={self.endpoint_type!r}"
+            f" {visible(self.state)}{queue_mode}>"
+        )
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        about = [
+            ("device id", self.id),
+            ("name", self.name or ""),
+            ("type", self.endpoint_type or ""),
+            ("state", self.state),
+            ("queue mode", "yes" if self.queue_mode else "no"),
+            ("created at", instant(self.created_at)),
+            ("last registration event", instant(self.updated_at)),
+            *self.custom_attributes.items(),
+        ]
+        rows = ((_cell(name), _cell(value)) for name, value in about if value != "")
+        return f"<div {CARD}><strong>{_cell(self.endpoint_name)}</strong>{table(_COLUMNS, rows)}</div>"
+
+
+_COLUMNS = ("field", "value")
+_MAX_SHOWN = 200
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    return escape(visible(text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"))
 
 
 class DevicePage(WireModel):

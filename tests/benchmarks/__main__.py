@@ -24,6 +24,7 @@ import fleet
 import growth
 import hostile
 import import_time
+import loop_holds
 import observation
 import polls
 import processes
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         processes,
         import_time,
         call_overhead,
+        loop_holds,
         hostile,
     )
 }
@@ -87,6 +89,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--rules", default=1000, type=click.IntRange(10, 1024), help="How many presubscription rules there are.")
 @click.option("--registrations", default=10_000, type=click.IntRange(min=10), help="How many devices register.")
 @click.option("--fleet", default=10_000, type=_COUNT, help="How many devices the table of a fleet has.")
+@click.option("--loop-devices", default=5000, type=_COUNT, help="How many devices an event loop's client has.")
 @click.option("--flood-mib", default=96, type=_COUNT, help="How much a hostile client sends on one connection.")
 @click.option("--deaf", default=100, type=_COUNT, help="How many connections read none of their answers.")
 @click.option("--minutes", default=3.0, type=click.FloatRange(min=0.05), help="How long the soak is; only when named.")

@@ -79,6 +79,11 @@ def median(benchmark: str, what: str, samples: list[float], unit: str, goal: Goa
     return Figure(benchmark, what, statistics.median(samples), unit, goal, samples={"": samples})
 
 
+def lowest(benchmark: str, what: str, samples: list[float], unit: str, goal: Goal | None = None) -> Figure:
+    """The least of what one side gave, where all that disturbs makes it more."""
+    return Figure(benchmark, what, min(samples), unit, goal, samples={"": samples})
+
+
 def percentile(values: list[float], share: float) -> float:
     """The value that ``share`` of all values do not exceed."""
     ordered = sorted(values)

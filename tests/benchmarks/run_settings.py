@@ -31,6 +31,7 @@ class Scale:
     rules: int
     registrations: int
     fleet: int
+    loop_devices: int
     flood_mib: int
     deaf: int
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 TINY = (
     "--no-peers --rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
-    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10"
+    " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10 --loop-devices 5"
     " --flood-mib 1 --deaf 2"
 )
 FIGURES = {
@@ -35,6 +35,7 @@ FIGURES = {
         "CPU until a server on a known file is ready / import flask, uvicorn, pydantic",
     ],
     "hostile": ["1 MiB of headers without a key: memory", "2 connections that take no page: slowest answer to another"],
+    "loop_holds": ["first snapshot", "refresh", "events_frame", "plan", "apply", "record"],
     "call_overhead": ["device object, MirrorClient / httpx", "device object and its values, MirrorClient / httpx"],
 }
 

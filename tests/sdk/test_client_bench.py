@@ -1,13 +1,40 @@
 """The bench against a real server, in process: devices do what they are told, and time passes when it is let."""
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from blocking import Blocking
 
-from mirror_sdk import DeviceUnavailable, NotFound, ValueRefused, WriteRejected
+from mirror_sdk import (
+    AsyncBench,
+    AsyncMirrorClient,
+    Bench,
+    DeviceUnavailable,
+    MirrorClient,
+    NotFound,
+    ValueRefused,
+    WriteRejected,
+)
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
+URL = "http://mirror.localhost"
+
+
+@pytest.fixture(params=["Bench", "AsyncBench"])
+def bench(mirror: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Of either kind; an asynchronous one is wrapped, so that it blocks."""
+    if request.param == "Bench":
+        with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as operator:
+            yield Bench(operator)
+        return
+    loop = request.getfixturevalue("loop")
+    client = AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)
+    yield Blocking(AsyncBench(client), loop)
+    loop.run(client.aclose())
 
 
 def test_a_new_device_registers_at_once_and_is_listed(client, bench):
@@ -100,3 +127,7 @@ def test_time_moves_on_only_and_not_too_far(bench, amount):
 def test_an_unknown_simulated_device_is_not_found(bench):
     with pytest.raises(NotFound):
         bench.set_online("nobody", True)
+
+
+def test_both_kinds_say_whose_they_are(bench):
+    assert re.fullmatch(r"<(Async)?Bench of <(Async)?MirrorClient http://mirror.localhost>>", repr(bench))

@@ -253,3 +253,49 @@ def test_names_and_paths_are_completed(client, device_id):
             assert whole in {one.text for one in shell.Completer.completions(begun, len(begun))}
     assert shell.user_ns["devices"]["sensor-1"].id == device_id
     shell.history_manager.end_session()
+
+
+def test_a_resource_has_its_plain_values():
+    device = device_object(
+        state("/3303/0/5700", b"21.5", b"22"),
+        state("/3/0/13", b"1700000000", content_type="text/plain"),
+        state("/9999/0/1", b"\xff\x00", content_type="application/octet-stream"),
+        state("/3303/0/5701", b"not a number", b"x"),
+        state("/3311/0/5850"),
+        state("/3311/0/5851", b"forty"),
+    )
+    assert (device["/3303/0/5700"].value, device["/3303/0/5700"].desired_value) == (21.5, 22.0)
+    assert device["/3/0/13"].value == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert device["/9999/0/1"].value == b"\xff\x00"
+    assert (device["/3311/0/5850"].value, device["/3311/0/5850"].desired_value) == (None, None)
+    unreadable = device["/3311/0/5851"]
+    assert (unreadable.value, unreadable.reported.value.problem is None) == (b"forty", False)
+
+
+def test_a_device_of_the_directory_is_shown_short_and_as_a_card():
+    device = directory_device(
+        1, "light-01", endpoint_type="Light", queue_mode=True, custom_attributes={"room": "hall", "<b>": "\u202e"}
+    )
+    shown = "<Device id-1 endpoint_name='light-01' endpoint_type='Light' registered queue_mode>"
+    assert (repr(device), str(device), f"{device}") == (shown, shown, shown)
+    card = Cells(device._repr_html_())
+    assert ["state", "registered"] in card.rows
+    assert ["room", "hall"] in card.rows
+    assert ["<b>", "\\u202e"] in card.rows
+    assert ["state", "registered"] in Cells(
+        directory_device(2, "a", custom_attributes={"state": "x"})._repr_html_()
+    ).rows
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<script>alert(1)</script>", "a\x1b[2Jb", "\u202egpj.exe", "&<>\"'", "x" * 100_000]
+)
+def test_what_a_device_calls_itself_does_nothing_where_it_is_shown(hostile):
+    told = {"endpoint_type": hostile, "state": hostile, "custom_attributes": {hostile: hostile, "state": hostile}}
+    device = directory_device(1, hostile, **told)
+    html = device._repr_html_()
+    assert set(Cells(html).tags) == {"div", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    for shown in (html, repr(device)):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    assert len(html) < 5000

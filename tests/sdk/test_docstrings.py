@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, WebhookReceiver
+from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, Resource, WebhookReceiver
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
@@ -21,7 +21,7 @@ from mirror_sdk.widgets.base import MirrorWidget
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(SnapshotDataset, *WIDGETS, MirrorWidget),
+    *(Resource, SnapshotDataset, *WIDGETS, MirrorWidget),
 ]
 MODULES = [
     "mirror_sdk",

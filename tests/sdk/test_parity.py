@@ -5,7 +5,16 @@ import re
 
 import pytest
 
-from mirror_sdk import AsyncDeviceRequest, AsyncMirrorClient, AsyncWatch, DeviceRequest, MirrorClient, Watch
+from mirror_sdk import (
+    AsyncBench,
+    AsyncDeviceRequest,
+    AsyncMirrorClient,
+    AsyncWatch,
+    Bench,
+    DeviceRequest,
+    MirrorClient,
+    Watch,
+)
 from mirror_sdk.plan import AsyncPlan, Plan
 from mirror_sdk.recording import AsyncRecorder, Recorder
 
@@ -15,6 +24,7 @@ TWINS = [
     (Watch, AsyncWatch),
     (Recorder, AsyncRecorder),
     (Plan, AsyncPlan),
+    (Bench, AsyncBench),
 ]
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.

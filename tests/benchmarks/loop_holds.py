@@ -1,0 +1,68 @@
+"""For how long a call of the asynchronous client keeps the other tasks of its event loop waiting, at most.
+
+A fleet, some thousands of entries in the log, 400 devices that take writes. Each round is a fresh process, whose first
+table imports pandas. What is told is the shortest of the longest holds of all rounds: whatever else the machine does
+makes them longer, and nothing makes them shorter.
+
+Where the rest comes from: the import of pandas and pyarrow loads libraries of 50 MB; Arrow, pandas and the JSON of one
+answer keep the interpreter to themselves, each for some milliseconds a column or a page; a thread that computes gives
+it away every 5 ms. And once in a while Python looks for garbage through all there is, which with pandas loaded are
+90,000 objects or more: 25 to 60 ms, in which no thread goes on. It does so when there are a quarter more objects than
+the last time. So what had the largest gain beside threads: devices, entries and events that are not kept by the
+thousand until their rows are made, but 8, 1 and 100 at a time.
+Tried without gain: no collection during the import, after which the first ones take as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+from children import program
+from filling import fill
+from measuring import Figure, Samples, at_most, lowest
+from run_settings import Run
+from serving import mirror
+
+NAME = "loop_holds"
+_PATH = "/3311/0/5851"
+_MOST_WRITES = 400
+_MOST_LOG_ENTRIES = 20_000
+_MOST_ROUNDS = 3
+_CALLS = (
+    *("snapshot", "refresh", "snapshot_dataset", "list_devices", "get_device", "explain", "state_frame"),
+    *("events", "events_frame", "watch", "record", "plan", "apply", "undo", "save", "load_plan"),
+)
+"""In this order: the first one imports pandas, and some need what was there before."""
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    filled = fill(
+        run.folder / "loop-holds.db",
+        device_count=run.scale.loop_devices,
+        resource_count=run.scale.resources,
+        log_entries=min(_MOST_LOG_ENTRIES, run.scale.log_entries),
+    )
+    samples: Samples = {}
+    with ExitStack() as stack:
+        server = stack.enter_context(mirror(run, filled, run.cores.one, "--simulate", "0"))
+        add_lights(server.url, filled.key, min(_MOST_WRITES, run.scale.loop_devices))
+        for number in range(min(_MOST_ROUNDS, run.scale.rounds)):
+            # Another value each time: one that is there already is not written.
+            arguments = (server.url, filled.key, _PATH, str(number))
+            with program("loop_program.py", *arguments, folder=run.folder, cores=run.cores.client) as caller:
+                for what in ("first snapshot", *_CALLS):
+                    answer = caller.ask(call=what.removeprefix("first "))
+                    samples.setdefault(what, []).append(answer["hold_ms"])
+    for what, taken in samples.items():
+        yield lowest(NAME, what, taken, "ms", at_most(50))
+
+
+def add_lights(url: str, key: str, number: int) -> None:
+    """Simulated devices that take writes."""
+    resources = [{"path": _PATH, "value": "100", "writable": True, "observable": True}]
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as http:
+        for one in range(number):
+            body = {"endpoint_name": f"light-{one}", "endpoint_type": "Light", "resources": resources}
+            http.post("/sim/v1/devices", json=body).raise_for_status()

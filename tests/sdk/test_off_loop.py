@@ -1,0 +1,430 @@
+"""What takes long is not done on the loop's thread, so that its other tasks go on; and ends orderly when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+import pytest
+
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event
+from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
+from mirror_sdk._cursor import Batch
+from mirror_sdk._inbox import Entries, Inbox
+from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, off_loop
+from mirror_sdk.snapshot.request import SnapshotRequest
+
+URL = "http://mirror.localhost"
+SWITCH = "/3311/0/5850"
+PATIENCE_SECONDS = 30
+HEAVY = (
+    *("pandas", "pyarrow", "numpy"),
+    *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
+)
+"""Modules whose functions take long: tables, files, checks."""
+LIGHT = (
+    *("mirror_sdk.snapshot.request", "mirror_sdk.frames.state.checked_patterns"),
+    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.ledger"),
+    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder"),
+)
+
+
+def run(scene: Awaitable[Any]) -> Any:
+    async def whole() -> Any:
+        return await asyncio.wait_for(scene, PATIENCE_SECONDS)
+
+    return asyncio.run(whole())
+
+
+@contextmanager
+def watched(seen: set[str]) -> Iterator[None]:
+    """Note which functions of heavy modules run on this thread."""
+
+    def note(frame: FrameType, happening: str, _: object) -> None:
+        if happening == "call" and (module := str(frame.f_globals.get("__name__"))).startswith(HEAVY):
+            seen.add(f"{module}.{frame.f_code.co_name}")
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+async def nothing(_: Any) -> None:
+    return None
+
+
+async def planned(client: AsyncMirrorClient) -> Any:
+    device_id = (await client.list_devices()).ids[0]
+    return await client.plan([(device_id, SWITCH, True)])
+
+
+async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
+    (await planned(client)).save(folder / "plan.json")
+    return folder / "plan.json"
+
+
+CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]] = {
+    "state_frame": (lambda c, _: nothing(c), lambda c, _, __: c.state_frame()),
+    "snapshot": (lambda c, _: nothing(c), lambda c, _, __: c.snapshot()),
+    "snapshot_dataset": (lambda c, _: nothing(c), lambda c, _, folder: c.snapshot_dataset(folder / "dataset")),
+    "refresh": (lambda c, _: c.snapshot(), lambda c, frame, _: c.refresh(frame)),
+    "events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.events_frame(after=0, timeout=0)),
+    "plan": (lambda c, _: nothing(c), lambda c, _, __: planned(c)),
+    "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
+    "apply": (lambda c, _: planned(c), lambda _, plan, __: plan.apply()),
+    "undo": (lambda c, _: planned(c), lambda _, plan, __: plan.undo()),
+    "record": (lambda c, _: nothing(c), lambda c, _, folder: c.record(folder / "run.parquet")),
+}
+"""What is done before, and what is looked at."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_not_done_on_the_thread_of_the_loop(mirror, bench, device_id, tmp_path, name):
+    prepare, call = CALLS[name]
+    seen: set[str] = set()
+
+    async def scene() -> None:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            await client.subscribe(device_id, SWITCH)
+            # What runs once in a process.
+            await call(client, await prepare(client, tmp_path), tmp_path / "first")
+            before = await prepare(client, tmp_path)
+            with watched(seen):
+                await call(client, before, tmp_path / "second")
+
+    run(scene())
+    assert {one for one in seen if not one.startswith(LIGHT)} == set()
+
+
+IMPORTS = """
+import asyncio, sys, threading, httpx
+from mirror_sdk import AsyncMirrorClient
+
+loop_thread, on_loop = threading.get_ident(), []
+
+class Noting:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"pandas", "pyarrow", "numpy"} and threading.get_ident() == loop_thread:
+            on_loop.append(name)
+
+sys.meta_path.insert(0, Noting())
+
+def answer(request):
+    return httpx.Response(200, headers={"Mirror-Cursor": "7"}, json={"object": "list", "data": [], "has_more": False})
+
+async def main():
+    async with AsyncMirrorClient("http://localhost", "key", transport=httpx.MockTransport(answer)) as client:
+        try:
+            await eval(sys.argv[1])
+        except Exception as error:
+            print(type(error).__name__)
+    assert "pandas" in sys.modules
+    assert not on_loop, on_loop
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            "client.state_frame(devices=[])",
+            "client.snapshot()",
+            "client.snapshot_dataset('here')",
+            "client.refresh({})",
+        ),
+        *("client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.load_plan('none')"),
+        "client.record('run.parquet', devices=[])",
+    ],
+)
+def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTS, call],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(("bytes_more", "is_on_loop"), [(0, True), (1, False)])
+def test_a_large_answer_is_read_in_a_thread(bytes_more, is_on_loop):
+    ids = []
+    body = json.dumps([{"uri": "/3/0/0", "obs": False}]).encode()
+    body += b" " * (MOST_BYTES_ON_LOOP + bytes_more - len(body))
+
+    async def scene() -> None:
+        def note(frame: FrameType, happening: str, _: object) -> None:
+            if happening == "call" and frame.f_code.co_name == "finish":
+                ids.append(frame.f_code.co_name)
+
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+        async with AsyncMirrorClient(URL, "key", transport=transport) as client:
+            sys.setprofile(note)
+            try:
+                (resource,) = await client.list_resources("0" * 32)
+            finally:
+                sys.setprofile(None)
+        assert resource.uri == "/3/0/0"
+
+    run(scene())
+    assert bool(ids) is is_on_loop
+
+
+# Turns
+
+
+class Full:
+    """A reader with so many events in one message, and nothing after it."""
+
+    is_placed = True
+    last_failure = None
+    position: int | None = 1
+    pause_seconds = 0.0
+
+    def __init__(self, message: dict[str, list[Any]]) -> None:
+        self._batches = iter([Batch(Entries(message), 1)])
+
+    async def go_to_end(self) -> None:
+        """It is there."""
+
+    async def read(self, _: float) -> Batch:
+        batch = next(self._batches, None)
+        if batch is None:
+            await asyncio.sleep(0)
+            return Batch()
+        return batch
+
+
+def registrations(number: int) -> dict[str, list[Any]]:
+    return {"registrations": [{"ep": f"device-{one}"} for one in range(number)]}
+
+
+def slow_clock() -> Callable[[], float]:
+    """Each look at it takes a fifth of a turn."""
+    ticks = count()
+    return lambda: next(ticks) * LONGEST_TURN_SECONDS / 5
+
+
+async def others(turns: list[int]) -> None:
+    """Another task of the loop."""
+    while True:
+        turns[0] += 1
+        await asyncio.sleep(0)
+
+
+def test_between_the_events_of_one_message_others_have_their_turn():
+    async def scene() -> tuple[int, int]:
+        turns = [0]
+        other = asyncio.create_task(others(turns))
+        events = AsyncEvents(Full(registrations(1000)), timeout_seconds=0, clock=slow_clock())
+        found = [event async for event in events]
+        other.cancel()
+        return len(found), turns[0]
+
+    found, turns = run(scene())
+    assert found == 1000
+    assert turns > 300
+
+
+def test_between_the_calls_of_a_watch_others_have_their_turn(monkeypatch):
+    monkeypatch.setattr("mirror_sdk._async_channels.Turns", lambda: Turns(slow_clock()))
+
+    async def scene() -> tuple[int, int]:
+        turns, seen = [0], []
+        done = asyncio.Event()
+
+        def callback(event: Event) -> None:
+            seen.append(event)
+            if len(seen) == 1000:
+                done.set()
+
+        other = asyncio.create_task(others(turns))
+        watch = AsyncWatch(Full(registrations(1000)), callback, lambda _: True)
+        await done.wait()
+        reached = turns[0]
+        other.cancel()
+        await watch.stop()
+        return len(seen), reached
+
+    seen, turns = run(scene())
+    assert seen == 1000
+    assert turns > 150
+
+
+def answers(number: int) -> dict[str, list[Any]]:
+    return {"async-responses": [{"id": f"id-{one}", "status": 200} for one in range(number)]}
+
+
+def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):
+    monkeypatch.setattr("mirror_sdk._async_channels.Turns", lambda: Turns(slow_clock()))
+
+    async def scene() -> tuple[int, list[bool]]:
+        inbox = Inbox()
+        pump = AsyncAnswerPump(Full(answers(1000)), inbox)
+        expected = [await pump.expect(f"id-{one}") for one in (0, 500, 999)]
+        unknown = await pump.expect("another")
+        waiting = asyncio.create_task(pump.wait(unknown, PATIENCE_SECONDS))
+        while not any(one.answer for one in expected):
+            await asyncio.sleep(0)
+        assert expected[-1].answer is None
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        return inbox.unclaimed, [one.answer is not None for one in expected]
+
+    assert run(scene()) == (997, [True, True, True])
+
+
+def test_what_cannot_be_read_is_told_once_a_message_and_nothing_is_lost_where_that_is_an_error():
+    async def scene() -> list[str]:
+        events = AsyncEvents(Full({"blips": [1, 2], "registrations": [{"ep": "a"}]}), timeout_seconds=0)
+        with pytest.raises(CompatibilityWarning, match="blips"):
+            await anext(events)
+        return [event.kind async for event in events]
+
+    assert run(scene()) == ["unknown", "unknown", "registration"]
+
+
+# Cancellation
+
+
+def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id, monkeypatch):
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+    frame = SnapshotRequest.frame
+
+    def slow(self: SnapshotRequest, *arguments: Any) -> Any:
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        made = frame(self, *arguments)
+        ended.set()
+        return made
+
+    monkeypatch.setattr(SnapshotRequest, "frame", slow)
+
+    async def scene() -> None:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            taking = asyncio.create_task(client.snapshot())
+            assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+            taking.cancel()
+            await asyncio.sleep(0)
+            assert not taking.done()
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+            assert ended.is_set()
+
+    run(scene())
+
+
+def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_it(caplog):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        raise LookupError("so it is")
+
+    async def scene() -> None:
+        working = asyncio.create_task(off_loop(fail))
+        assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+        working.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        with pytest.raises(LookupError, match="so it is"):
+            await off_loop(fail)
+
+    run(scene())
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("method", ["__enter__", "add", "finish"])
+def test_a_dataset_that_is_cancelled_is_there_as_a_whole_or_not_at_all(
+    mirror, device_id, tmp_path, monkeypatch, method
+):
+    from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset  # noqa: PLC0415
+
+    begun, may_end = threading.Event(), threading.Event()
+    real = getattr(DatasetWriter, method)
+
+    def slow(self: DatasetWriter, *arguments: Any) -> Any:
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(DatasetWriter, method, slow)
+
+    async def scene() -> None:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            writing = asyncio.create_task(client.snapshot_dataset(tmp_path / "in" / "fleet"))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+            writing.cancel()
+            await asyncio.sleep(0)
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+
+    run(scene())
+    assert [path.name for path in (tmp_path / "in").iterdir()] == (["fleet"] if method == "finish" else [])
+    if method == "finish":
+        assert SnapshotDataset(tmp_path / "in" / "fleet").device_count == 1
+
+
+def test_a_step_of_events_reads_the_time_when_it_came():
+    """The moment is that of the message, however late an event of it is taken."""
+    moments = iter([datetime(2026, 1, 5, hour, tzinfo=UTC) for hour in (8, 9)])
+
+    async def scene() -> list[datetime]:
+        events = AsyncEvents(Full(registrations(2)), timeout_seconds=0, now=lambda: next(moments))
+        return [event.received_at async for event in events]
+
+    assert run(scene()) == [datetime(2026, 1, 5, 8, tzinfo=UTC)] * 2
+
+
+def test_a_recording_that_is_cancelled_while_it_is_opened_leaves_its_folder_free(
+    mirror, device_id, tmp_path, monkeypatch
+):
+    from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
+
+    begun, may_end = threading.Event(), threading.Event()
+    real = Tape.__init__
+
+    def slow(self: Tape, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(Tape, "__init__", slow)
+
+    async def scene() -> None:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            opening = asyncio.create_task(client.record(tmp_path / "run.parquet"))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+            opening.cancel()
+            await asyncio.sleep(0)
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await opening
+            # Held by what the error knows of, it would be free as soon as that is forgotten, and no sooner.
+            async with await client.record(tmp_path / "run.parquet"):
+                assert cancelled.value.__traceback__ is not None
+
+    run(scene())
