@@ -184,10 +184,11 @@ class AsyncAnswerPump:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        is_at_end = timeout_seconds > 0
+        is_at_end = False
         while expectation.answer is None and (remaining_seconds := deadline - self._clock()) > 0:
             if self._is_reading:
                 await self._look_on(remaining_seconds)
+                is_at_end = True
             else:
                 batch = await self._as_reader(self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS)))
                 is_at_end = not batch.entries

@@ -186,8 +186,11 @@ class AnswerPump:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        is_at_end = timeout_seconds > 0
-        while (remaining_seconds := deadline - self._clock()) > 0 and self._get_turn(expectation, remaining_seconds):
+        is_at_end = False
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not self._get_turn(expectation, remaining_seconds):
+                is_at_end = True
+                break
             try:
                 is_at_end = not self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS)).entries
             finally:
