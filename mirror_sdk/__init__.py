@@ -5,6 +5,77 @@
 >>> client
 <MirrorClient https://mirror.example.com>
 >>> client.close()
+
+In a web application
+--------------------
+
+A client has a pool of connections, so an application has one client, open for as long as the application runs. A device
+is named by its id or its endpoint name; what comes back goes out by ``to_dict()``, which any JSON encoder takes as it
+is (``to_json()`` is the text of it). ``from_env()`` reads ``API_HOST`` and ``API_KEY``.
+
+FastAPI, with the asynchronous client:
+
+>>> from contextlib import asynccontextmanager
+>>> from fastapi import FastAPI, Request
+>>> from fastapi.responses import JSONResponse
+>>> from mirror_sdk import AsyncMirrorClient, NotFound
+>>> @asynccontextmanager
+... async def lifespan(app):
+...     async with AsyncMirrorClient.from_env() as app.state.mirror:
+...         yield
+>>> app = FastAPI(lifespan=lifespan)
+>>> @app.get("/devices/{name}")
+... async def show(name: str, request: Request) -> dict:
+...     device = await request.app.state.mirror.get_device(name)
+...     return device.to_dict()
+>>> @app.put("/devices/{name}/dimmer/{percent}", status_code=204)
+... async def dim(name: str, percent: int, request: Request) -> None:
+...     await request.app.state.mirror.write_value(name, "/3311/0/5851", percent)
+>>> @app.exception_handler(NotFound)
+... async def tell(request: Request, error: NotFound) -> JSONResponse:
+...     return JSONResponse({"detail": error.message}, status_code=404)
+
+>>> import asyncio, httpx
+>>> async def use():
+...     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+...     async with app.router.lifespan_context(app), web:
+...         print((await web.put("/devices/light-01/dimmer/40")).status_code)
+...         found = (await web.get("/devices/light-01")).json()
+...         print(found["resources"]["/3311/0/5851"]["desired"]["value"])
+...         print((await web.get("/devices/ligth-01")).json()["detail"])
+>>> asyncio.run(use())
+204
+40
+no device has the id or endpoint name 'ligth-01'; close to it: light-01, station-01
+
+Flask, with the synchronous client, which all threads of a worker share:
+
+>>> from flask import Flask
+>>> from mirror_sdk import MirrorClient, NotFound
+>>> mirror = MirrorClient.from_env()
+>>> app = Flask("dimmer")
+>>> @app.get("/devices/<name>")
+... def show(name):
+...     return mirror.get_device(name).to_dict()
+>>> @app.put("/devices/<name>/dimmer/<int:percent>")
+... def dim(name, percent):
+...     mirror.write_value(name, "/3311/0/5851", percent)
+...     return "", 204
+>>> @app.errorhandler(NotFound)
+... def tell(error):
+...     return {"detail": error.message}, 404
+
+>>> web = app.test_client()
+>>> web.put("/devices/light-01/dimmer/30").status_code
+204
+>>> web.get("/devices/light-01").json["resources"]["/3311/0/5851"]["desired"]["value"]
+30
+>>> web.get("/devices/ligth-01").status_code
+404
+>>> mirror.close()
+
+With ``gunicorn --preload`` the client is made before the workers are forked. That is safe: after a fork each process
+has connections of its own.
 """
 
 import sys

@@ -27,6 +27,8 @@ _WINDOW_BITS = {"": None, "identity": None, "gzip": _GZIP, "deflate": zlib.MAX_W
 """Of each content encoding, as zlib wants them; ``None`` where there is nothing to undo. Several at once are not read:
 each makes a thousand times as much."""
 _LONGEST_NUMBER = 19
+_NEVER_PACKED = "incorrect header check"
+"""What zlib says of it."""
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
@@ -59,7 +61,7 @@ class Unpacking:
 
         Raises:
             httpx.DecodingError: They are damaged.
-            UnexpectedAnswer: They follow the end of what is compressed.
+            UnexpectedAnswer: They follow the end of what is compressed, or were never that.
         """
         if self._packed is None:
             yield raw
@@ -78,6 +80,11 @@ class Unpacking:
             piece = packed.decompress(raw, PIECE_BYTES)
         except zlib.error as exc:
             if self._unframed is None:
+                # Other faults are those of something that was packed once.
+                if _NEVER_PACKED in str(exc):
+                    raise UnexpectedAnswer(
+                        "the answer says it is compressed and is not; does base_url point elsewhere?"
+                    ) from exc
                 raise httpx.DecodingError(str(exc)) from exc
             self._packed = unframed = self._unframed
             self._unframed = None

@@ -36,7 +36,7 @@ from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.naming import (
@@ -168,10 +168,11 @@ class AsyncMirrorClient:
     async def is_healthy(self) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
         try:
-            await self._send(_operations.get_health())
-        except (ConnectionFailed, ServerError):
+            return await self._send(_operations.get_health())
+        except (ClientClosed, ConfigError):
+            raise
+        except MirrorError:
             return False
-        return True
 
     def status(self) -> ClientStatus:
         """As :meth:`mirror_sdk.MirrorClient.status`."""
@@ -202,11 +203,12 @@ class AsyncMirrorClient:
         )
         limit = count("limit", limit)
         devices: list[Device] = []
+        pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(devices) < limit:
             page = await self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            after = pages.next_after(page)
             devices += page.data
-            after = _operations.next_page_after(page)
             if after is None:
                 break
         return DeviceList(devices[:limit])
@@ -339,11 +341,12 @@ class AsyncMirrorClient:
         """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
         asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = await self._send(_operations.list_waiting_requests(asked, after=after))
+            after = pages.next_after(page)
             waiting += page.data
-            after = _operations.next_requests_after(page)
             if after is None:
                 return waiting
 
@@ -672,12 +675,13 @@ class AsyncMirrorClient:
         return await self._run(ids_of(self._names, devices, argument))
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Send what has to be asked one after another, and give what comes of it."""
+        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
+        deadline = self._sender.deadline(None)
         try:
             operation = next(steps)
             while True:
                 try:
-                    answer = await self._send(operation)
+                    answer = await self._send(operation, deadline)
                 except MirrorError as error:
                     operation = steps.throw(error)
                 else:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 
@@ -134,7 +134,7 @@ class AsyncSender:
     async def receive(
         self,
         operation: Operation[None],
-        read: Callable[[Mapping[str, str], BinaryIO], T],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
         """Send it and have the answer read as it arrives, in a thread; see :meth:`mirror_sdk._sender.Sender.receive`.
@@ -158,12 +158,15 @@ class AsyncSender:
             raise
 
     async def _receive(
-        self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T], deadline: Deadline
+        self,
+        operation: Operation[None],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
+        deadline: Deadline,
     ) -> T:
         async with self._turn(operation, deadline):
             answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
             chunks = _Chunks(_pieces(answer, deadline, BUFFER_BYTES))
-            body = io.BufferedReader(Body(chunks), BUFFER_BYTES)
+            body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
             # Reading takes a while, in which other tasks go on.
             reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
             try:
@@ -241,7 +244,8 @@ class AsyncSender:
             request = self._http.build_request(
                 **request_arguments(operation, self._base_url, self._timeout_seconds, deadline)
             )
-            answer = await self._within(operation, deadline, self._http.send(request, stream=True))
+            async with _closed_when_cancelled(request):
+                answer = await self._within(operation, deadline, self._http.send(request, stream=True))
         except httpx.InvalidURL as exc:
             raise unsendable(operation, exc) from exc
         self._connections.note(answer.extensions.get("network_stream"))
@@ -336,6 +340,27 @@ async def _next_piece(arriving: AsyncIterator[bytes], deadline: Deadline) -> byt
         raw = await anext(arriving, None)
     deadline.arrived(len(raw or b""))
     return raw
+
+
+@asynccontextmanager
+async def _closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
+    """Closes a connection that is cancelled while it is being encrypted, which httpcore leaves open."""
+    begun: list[Any] = []
+
+    async def note(event: str, about: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            begun.append(about["return_value"])
+        elif event == "connection.start_tls.complete":
+            begun.clear()
+
+    if request.url.scheme == "https":
+        request.extensions["trace"] = note
+    try:
+        yield
+    except BaseException:
+        for connection in begun:
+            await connection.aclose()
+        raise
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ConnectionFailed, MirrorError, NotFound, ServerError
+from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
     ANY_ID,
@@ -183,16 +183,19 @@ class MirrorClient:
         raise cannot_be_sent(self)
 
     def is_healthy(self) -> bool:
-        """Whether the service is up and says so.
+        """Whether a mirror is up there and says so.
+
+        Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
 
         >>> client.is_healthy()
         True
         """
         try:
-            self._send(_operations.get_health())
-        except (ConnectionFailed, ServerError):
+            return self._send(_operations.get_health())
+        except (ClientClosed, ConfigError):
+            raise
+        except MirrorError:
             return False
-        return True
 
     def status(self) -> ClientStatus:
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
@@ -628,11 +631,12 @@ class MirrorClient:
         """
         asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True))
         waiting: list[WaitingRequest] = []
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = self._send(_operations.list_waiting_requests(asked, after=after))
+            after = pages.next_after(page)
             waiting += page.data
-            after = _operations.next_requests_after(page)
             if after is None:
                 return waiting
 
@@ -1120,12 +1124,13 @@ class MirrorClient:
         return self._run(ids_of(self._names, devices, argument))
 
     def _run(self, steps: Steps[T]) -> T:
-        """Send what has to be asked one after another, and give what comes of it."""
+        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
+        deadline = self._sender.deadline(None)
         try:
             operation = next(steps)
             while True:
                 try:
-                    answer = self._send(operation)
+                    answer = self._send(operation, deadline)
                 except MirrorError as error:
                     operation = steps.throw(error)
                 else:
@@ -1205,11 +1210,12 @@ class MirrorClient:
         )
 
     def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            after = pages.next_after(page)
             yield from page.data
-            after = _operations.next_page_after(page)
             if after is None:
                 return
 

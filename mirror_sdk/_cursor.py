@@ -13,7 +13,15 @@ from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap, Poll
-from mirror_sdk.errors import BadRequest, ChannelGone, ConnectionFailed, LimitExceeded, MirrorError, ServerError
+from mirror_sdk.errors import (
+    BadRequest,
+    ChannelGone,
+    ConnectionFailed,
+    LimitExceeded,
+    MirrorError,
+    ServerError,
+    UnexpectedAnswer,
+)
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 
@@ -58,7 +66,15 @@ class LogCursor:
         return _operations.poll_log(self.seq, hold_seconds=0 if self.seq is None else hold_seconds)
 
     def answered(self, poll: Poll) -> Batch:
-        """Move on behind what was read."""
+        """Move on behind what was read.
+
+        Raises:
+            UnexpectedAnswer: It is what was read before.
+        """
+        if poll.message and self.seq is not None and poll.cursor <= self.seq:
+            raise UnexpectedAnswer(
+                f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
+            )
         self._backoff.succeeded()
         self.last_failure = None
         self.seq = poll.cursor

@@ -8,8 +8,8 @@ from typing import Self
 
 STEP_BYTES = 64 * 1024
 """What has to come of a long answer before its time begins anew."""
-_MARGIN = 0.1
-_LONGEST_MARGIN_SECONDS = 0.05
+_EARLY_SECONDS = 0.01
+"""Timers may end so much before their time."""
 
 
 class Deadline(float):
@@ -41,16 +41,12 @@ class Deadline(float):
 
     @property
     def is_over(self) -> bool:
-        """Whether hardly any are: timers may end a little early."""
-        return self.left <= self._margin_seconds
+        """Whether hardly any are."""
+        return self.left <= _EARLY_SECONDS
 
     def to_connect(self, longest_seconds: float) -> Deadline:
-        """The end of the time in which a connection is to be made.
-
-        It comes before that of the call: httpcore closes a connection that is late in being made, and leaves open one
-        whose making is cancelled.
-        """
-        return Deadline(min(longest_seconds, max(0.0, self.left - self._margin_seconds)), self._clock)
+        """The end of the time in which a connection is to be made."""
+        return Deadline(min(longest_seconds, self.left), self._clock)
 
     @property
     def longest_pause(self) -> float:
@@ -61,10 +57,6 @@ class Deadline(float):
     def overrun(self) -> str:
         """What took too long."""
         return f"the whole call took longer than timeout={self:g} s; give a longer timeout="
-
-    @property
-    def _margin_seconds(self) -> float:
-        return min(_MARGIN * self, _LONGEST_MARGIN_SECONDS)
 
     def begin_attempt(self) -> None:
         """An attempt begins, before anything is waited for."""

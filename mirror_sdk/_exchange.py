@@ -19,6 +19,8 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 T = TypeVar("T")
 
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+_JSON, _PAGE = "application/json", "text/html"
+_LONGEST_TYPE = 80
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
@@ -85,10 +87,12 @@ class Operation(Generic[T]):
         """
         status = answer.status_code
         if status in self.also_reads or 200 <= status < 300:
+            if content_type(answer.headers) == _PAGE:
+                raise UnexpectedAnswer(f"{self.method} {self.path} was answered with a page{elsewhere(answer.headers)}")
             return self.read(answer)
         if status >= 400:
             raise api_error(status, read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}; does base_url point elsewhere?")
+        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}{elsewhere(answer.headers)}")
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
@@ -98,9 +102,21 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
         try:
             return validate(answer.content)
         except ValidationError as exc:
-            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}") from exc
+            place = "" if content_type(answer.headers) == _JSON else elsewhere(answer.headers)
+            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}{place}") from exc
 
     return read
+
+
+def elsewhere(headers: Mapping[str, str]) -> str:
+    """What an answer seems to be that is none of this interface, and the likely reason."""
+    found = visible_line(content_type(headers)[:_LONGEST_TYPE])
+    return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
+
+
+def content_type(headers: Mapping[str, str]) -> str:
+    """The media type alone; empty where none is told."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def first_fault(fault: ValidationError) -> str:

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
+from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 
 UNCLAIMED_KEPT = 10_000
@@ -23,7 +24,7 @@ UNREADABLE_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(JsonForm):
     """An entry that this version cannot read, as it came, and the list it stood in."""
 
     key: str

@@ -27,6 +27,7 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
 from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
+from mirror_sdk.wire.health import OK, SERVICE, Health
 from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import ARROW, DeviceRanges
@@ -40,6 +41,7 @@ from mirror_sdk.wire.subscriptions import (
 M = TypeVar("M")
 
 _NOT_FOUND = frozenset({404})
+_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
 
@@ -173,11 +175,6 @@ def in_range(filters: Mapping[str, str], after: str | None, last: str | None) ->
     return bounded
 
 
-def next_page_after(page: DevicePage) -> str | None:
-    """The id to ask for the next page with; ``None`` when there is none."""
-    return page.data[-1].id if page.has_more and page.data else None
-
-
 def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
     """One page of the application's device requests that have no answer yet. Source: wire.md 2, an extension."""
     path = routes.WAITING_REQUESTS if device_id is None else of_device(routes.DEVICE_REQUESTS, device_id)
@@ -194,9 +191,32 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
     return Operation("GET", path, read, params=params)
 
 
-def next_requests_after(page: WaitingRequestPage) -> str | None:
-    """The async-id to ask for the next page with; ``None`` when there is none."""
-    return page.data[-1].async_response_id if page.has_more and page.data else None
+class Pages:
+    """Follows the pages of one list to its end, which a service that gives a page again would never come to."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._bounds: set[str] = set()
+
+    def next_after(self, page: DevicePage | WaitingRequestPage) -> str | None:
+        """The id to ask for the next page with; ``None`` when there is none.
+
+        Raises:
+            UnexpectedAnswer: What it begins or ends with stood in an earlier page, or it has nothing and says that
+                there is more.
+        """
+        self._count += 1
+        ids = [entry.id if isinstance(entry, Device) else entry.async_response_id for entry in page.data]
+        bounds = {*ids[:1], *ids[-1:]}
+        if again := sorted(bounds & self._bounds):
+            raise UnexpectedAnswer(
+                f"page {self._count} of the list has {visible_line(again[0])} again, which an earlier page had;"
+                " does this service take no after=?"
+            )
+        if page.has_more and not ids:
+            raise UnexpectedAnswer(f"page {self._count} of the list is empty and says that there is more")
+        self._bounds |= bounds
+        return ids[-1] if page.has_more else None
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:
@@ -367,9 +387,9 @@ def delete_poll_channel() -> Operation[None]:
     return Operation("DELETE", routes.PULL, nothing)
 
 
-def get_health() -> Operation[None]:
-    """Succeeds when the service is up."""
-    return Operation("GET", routes.HEALTH, nothing, max_retries=0)
+def get_health() -> Operation[bool]:
+    """Whether a mirror is up."""
+    return Operation("GET", routes.HEALTH, _read_health, max_retries=0)
 
 
 # Building
@@ -422,6 +442,15 @@ def _checked(validate: Callable[[object], M], given: object) -> M:
 
 def nothing(_: Answer) -> None:
     return None
+
+
+def _read_health(answer: Answer) -> bool:
+    health = read_json(Health.model_validate_json)(answer)
+    # Others call themselves "ok" too. An early mirror does not tell what it is, but gives each request an id.
+    is_mirror = health.service == SERVICE or (
+        health.service is None and _REQUEST_ID.fullmatch(answer.headers.get(routes.REQUEST_ID_HEADER, "")) is not None
+    )
+    return is_mirror and health.status == OK
 
 
 def _read_rules(answer: Answer) -> list[PresubscriptionRule]:

@@ -6,7 +6,7 @@ import io
 import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -126,7 +126,7 @@ class Sender:
     def receive(
         self,
         operation: Operation[None],
-        read: Callable[[Mapping[str, str], BinaryIO], T],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
         """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
@@ -151,7 +151,10 @@ class Sender:
             raise
 
     def _receive(
-        self, operation: Operation[None], read: Callable[[Mapping[str, str], BinaryIO], T], deadline: Deadline
+        self,
+        operation: Operation[None],
+        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
+        deadline: Deadline,
     ) -> T:
         answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._cards import CARD, DIM, instant, table
@@ -20,7 +20,7 @@ from mirror_sdk.values import PythonValue, Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 from mirror_sdk.wire.paths import parse_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ReportedValue:
+class ReportedValue(JsonForm):
     """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
 
     ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that. ``revision`` is the
@@ -41,12 +41,17 @@ class ReportedValue:
     origin: str | None = None
     revision: int | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """As :meth:`Value.to_dict`, and the other attributes beside that, for any JSON encoder."""
+        told = JsonForm.to_dict(self)
+        return {**told.pop("value"), **told}
+
     def __repr__(self) -> str:
         return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DesiredValue:
+class DesiredValue(JsonForm):
     """The last value requested to be written, and what became of the write.
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
@@ -63,13 +68,18 @@ class DesiredValue:
     category: str | None = None
     revision: int | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """As :meth:`Value.to_dict`, and the other attributes beside that, for any JSON encoder."""
+        told = JsonForm.to_dict(self)
+        return {**told.pop("value"), **told}
+
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.name}"
         return f"<DesiredValue {self.value}{status}{_at(self.desired_at)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Resource:
+class Resource(JsonForm):
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
     ``value`` and ``desired_value`` are the plain values of the two; ``reported.value`` has the payload too.
@@ -147,7 +157,7 @@ class _Unread:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DeviceObject(_Unread):
+class DeviceObject(_Unread, JsonForm):
     """The mirror of one device at ``created_at``; a mapping of resource path to resource.
 
     Its values get their types when ``resources`` is first looked at, all at once. ``updated_at`` is the device's last
@@ -244,7 +254,7 @@ class DeviceObject(_Unread):
         )
 
 
-class DeviceList(Sequence[Device]):
+class DeviceList(Sequence[Device], JsonForm):
     """Devices of the directory, in its order; a slice is a device list again.
 
     A text is an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``, with completion.
@@ -296,6 +306,14 @@ class DeviceList(Sequence[Device]):
             raise KeyError(f"{len(found)} devices have the endpoint name {name!r}; choose one by its id: {ids}")
         names = [device.endpoint_name for device in self._devices]
         raise KeyError(f"no device has the endpoint name {name!r}; {closest(name, names)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """A list of all ``devices``, for any JSON encoder.
+
+        >>> [device["endpoint_name"] for device in client.list_devices(endpoint_type="Light").to_dict()["devices"]]
+        ['light-01']
+        """
+        return {"devices": plain(self._devices)}
 
     def to_frame(self) -> pd.DataFrame:
         """The directory as a table, one row per device; see ``directory_frame``.

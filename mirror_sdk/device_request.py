@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
@@ -17,6 +17,7 @@ from mirror_sdk._inbox import Expectation
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.model import JsonForm, plain
 from mirror_sdk.wire.notifications import AsyncResponse
 
 LONGEST_DEFAULT_WAIT_SECONDS = 60.0
@@ -24,7 +25,7 @@ ANSWER_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlacedRequest:
+class PlacedRequest(JsonForm):
     """A request the service has accepted, and how its answer is to be read.
 
     Attributes:
@@ -57,6 +58,10 @@ class PlacedRequest:
             "a request cannot be sent to another process, for its client is here; take it up there with"
             f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, and the ``answer`` as far as it has come, for any JSON encoder; this asks nobody."""
+        return {**JsonForm.to_dict(self), "answer": plain(self.answer)}
 
     @property
     def answer(self) -> AsyncResponse | None:
@@ -122,7 +127,7 @@ class PlacedRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnplacedRequest:
+class UnplacedRequest(JsonForm):
     """A request the service has not accepted, or not yet.
 
     Attributes:

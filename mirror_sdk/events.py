@@ -16,6 +16,7 @@ from mirror_sdk._inbox import Entry, EntryBody, Unreadable
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import Value, decode
+from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches
 
@@ -36,7 +37,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Event:
+class Event(JsonForm):
     """One entry of the notification log. What an entry of its kind does not have is ``None``.
 
     Attributes:

@@ -17,7 +17,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import JsonForm, write_timestamp
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 _ORIGINS = {
@@ -59,7 +59,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class Explanation(JsonForm):
     """Why a value is what it is, and what would refresh it: sentences, in ``why`` and ``refresh``."""
 
     title: str

@@ -301,11 +301,12 @@ def _not_found(message: str) -> UnknownDevice:
 
 def _endpoint_names() -> Steps[list[str]]:
     names: list[str] = []
+    pages = _operations.Pages()
     after: str | None = None
     while len(names) < _MOST_SEARCHED:
         page = yield _operations.list_devices({}, limit=None, after=after)
         names += [device.endpoint_name for device in page.data]
-        after = _operations.next_page_after(page)
+        after = pages.next_after(page)
         if after is None:
             break
     return names
@@ -315,11 +316,12 @@ def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     """The devices for which this is one of the texts."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
+        pages = _operations.Pages()
         after: str | None = None
         while True:
             page = yield _operations.list_devices(filters, limit=None, after=after)
             listed += page.data
-            after = _operations.next_page_after(page)
+            after = pages.next_after(page)
             if after is None:
                 break
     return listed

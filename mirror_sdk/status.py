@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from mirror_sdk.errors import MirrorError
+from mirror_sdk.wire.model import JsonForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientStatus:
+class ClientStatus(JsonForm):
     """What ``client.status()`` gives; making it asks nobody.
 
     Attributes:
@@ -47,6 +48,10 @@ class ClientStatus:
     def is_connected(self) -> bool:
         """Whether the last request was answered."""
         return self.last_answer_at is not None and self.failures == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it and ``is_connected``, for any JSON encoder; ``last_failure`` is its message."""
+        return {**JsonForm.to_dict(self), "is_connected": self.is_connected}
 
     def __repr__(self) -> str:
         state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"

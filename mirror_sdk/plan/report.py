@@ -13,7 +13,7 @@ import pandas as pd
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.requests import RequestStatus, seen_requests_frame
+from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.saved import save
@@ -21,6 +21,7 @@ from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
+from mirror_sdk.wire.model import JsonForm, plain
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
@@ -28,7 +29,7 @@ DEFAULT_MAX_FAILURES = 5
 DEFAULT_EXPIRY_SECONDS = 60
 
 
-class PlanReport:
+class PlanReport(JsonForm):
     """The writes that are wanted, and how far they are."""
 
     def __init__(self, planned: Sequence[PlannedWrite], server: str) -> None:
@@ -108,6 +109,26 @@ class PlanReport:
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan and how far it is, for any JSON encoder; it asks nobody.
+
+        ``writes`` has one entry for each write that is wanted: ``decision``, ``check`` and ``reason``, what was there
+        ``before`` and what is ``wanted`` as :meth:`Value.to_dict` gives them, and for what may be sent its ``status``
+        and ``request``. ``decisions`` counts them.
+
+        >>> told = client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]).to_dict()
+        >>> told["decisions"], [write["status"] for write in told["writes"]]
+        ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
+        """
+        requests = {request.async_id: request for request in self.requests}
+        decisions = Counter(one.finding.decision for one in self._planned)
+        return {
+            "server": plain(self._server),
+            "stopped_because": plain(self.stopped_because),
+            "decisions": {plain(decision): decisions[decision] for decision in Decision},
+            "writes": [_told(one, requests.get(one.async_id)) for one in self._planned],
+        }
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
 
@@ -163,6 +184,25 @@ class PlanReport:
         told = ", ".join(f"{count} {status.value}" for status, count in sorted(sent.items()))
         because = "" if self._ledger.stopped_because is None else f"; stopped: {self._ledger.stopped_because}"
         return f"{', '.join(parts)}; sent: {told}{because}"
+
+
+def _told(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
+    told = {
+        "async_id": one.async_id,
+        "device_id": one.want.device_id,
+        "endpoint_name": one.endpoint_name,
+        "path": one.want.path,
+        "unit": one.unit,
+        "decision": one.finding.decision,
+        "check": one.finding.check,
+        "reason": one.finding.reason,
+        "before": one.before,
+        "wanted": one.wanted,
+        "status": request and request_status(request),
+        "request": request,
+    }
+    found: dict[str, Any] = plain(told)
+    return found
 
 
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}

@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import pairwise
 
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole:
+class Hole(JsonForm):
     """A part of the log that is missing; a number is ``None`` where nobody knows it."""
 
     first_seq: int | None
@@ -25,7 +25,7 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(JsonForm):
     """What a recording covers. Times are those of the recording client.
 
     Attributes:

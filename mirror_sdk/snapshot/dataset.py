@@ -26,6 +26,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import INSTANT, to_frame
 from mirror_sdk.frames.device_batches import joined, recoded
 from mirror_sdk.frames.files import read_parquet, to_arrow
+from mirror_sdk.wire.model import JsonForm, plain
 
 _LIST = "_snapshot.json"
 _FIRST = "part-00000.parquet"
@@ -60,7 +61,7 @@ class _Contents(BaseModel):
     files: list[DatasetFile]
 
 
-class SnapshotDataset:
+class SnapshotDataset(JsonForm):
     """The dataset that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote.
 
     pandas, Arrow and Dask read the folder as it is; this also tells what it is based on, and sees that it is whole.
@@ -131,6 +132,16 @@ class SnapshotDataset:
         ['part-00001.parquet', 'part-00002.parquet']
         """
         return [self.path / file.name for file in self.files] or [self.head]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Where it is, how large it is and what it is based on, for any JSON encoder.
+
+        >>> client.snapshot_dataset(folder / "fleet").to_dict()["rows"]
+        4
+        """
+        told = {"path": self.path, "rows": self.rows, "about": self.about, "files": self.files}
+        found: dict[str, Any] = plain(told)
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """All of it, as :meth:`mirror_sdk.MirrorClient.snapshot` would have given it.
@@ -223,7 +234,7 @@ class DatasetWriter:
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
             first.write_table(self._empty.cast(first.schema))
         contents = _Contents(about=_About.model_validate(about), files=self._files)
-        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1))
+        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
         for name in (_FIRST, _LIST):
             _sync(self._partial / name)
         _put_in_place(self._partial, self._folder)

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from io import BufferedReader
 from itertools import islice
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from mirror_sdk._answer_body import announced_bytes
-from mirror_sdk._exchange import first_fault
+from mirror_sdk._exchange import content_type, elsewhere, first_fault
 from mirror_sdk._operations import require_asked
 from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
@@ -105,7 +106,7 @@ class _Part(NamedTuple):
 
 
 def read_snapshot(
-    request: SnapshotRequest, keep: Keep, max_bytes: int, headers: Mapping[str, str], body: BinaryIO
+    request: SnapshotRequest, keep: Keep, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
 ) -> Taken:
     """Read an answer to its end, and have its rows kept as they arrive.
 
@@ -117,11 +118,14 @@ def read_snapshot(
     bounded = Bounded(max_bytes)
     bounded.require(announced_bytes(headers))
     read = _Read(request)
-    is_arrow = headers.get("Content-Type", "").partition(";")[0] == ARROW
+    read_parts = _FORMS.get(content_type(headers))
+    if read_parts is None:
+        raise UnexpectedAnswer(f"the answer is no snapshot{elsewhere(headers)}")
     total = _read_total(headers)
-    parts = (_arrow_parts if is_arrow else _ndjson_parts)(read, body, bounded)
+    if total is None and not body.peek(1):
+        raise UnexpectedAnswer(f"the snapshot is empty{elsewhere(headers)}")
     with progress_bar(total or 0, _LABEL) as bar:
-        end = _consumed(parts, keep, bar)
+        end = _consumed(read_parts(read, body, bounded), keep, bar)
     if end is None:
         raise ConnectionFailed(
             f"the snapshot broke off after {read.arrived} of {'all' if total is None else total} devices; take it again"
@@ -260,6 +264,10 @@ def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unchan
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
     return _Part(len(entries), state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
+
+
+_FORMS = {ARROW: _arrow_parts, NDJSON: _ndjson_parts}
+"""Who reads which content type."""
 
 
 def next_form(form: str, error: APIError) -> str | None:

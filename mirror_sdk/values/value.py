@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
 
@@ -25,7 +25,7 @@ class ValueKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Value(JsonForm):
     """A value and the payload it was read from.
 
     ``python`` is a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime`` (time),
@@ -38,6 +38,27 @@ class Value:
     raw: bytes | None
     content_type: str | None
     problem: str | None = field(default=None, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        r"""``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
+
+        Bytes stand in ``base64``, where ``value`` is ``None``; the ``content_type`` is that of the payload.
+
+        >>> from mirror_sdk.values import decode
+        >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
+        21.5
+        >>> told = decode(b"\xff\x00", "application/octet-stream", "/9999/0/1").to_dict()
+        >>> told["kind"], told["value"], told["base64"], told["content_type"]
+        ('opaque', None, '/wA=', 'application/octet-stream')
+        """
+        is_opaque = isinstance(self.python, bytes)
+        return {
+            "kind": plain(self.kind),
+            "value": None if is_opaque else plain(self.python),
+            "base64": plain(self.python) if is_opaque else None,
+            "content_type": plain(self.content_type),
+            "problem": plain(self.problem),
+        }
 
     def __str__(self) -> str:
         """The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning."""

@@ -38,7 +38,7 @@ CSS = """
 .mirror-notices p { margin: 2px 0; overflow-wrap: anywhere; }
 .mirror-row {
   column-gap: 10px; display: grid; align-items: start; padding: 2px 0;
-  grid-template-columns: minmax(7em, 2fr) minmax(6em, 1.5fr) minmax(6em, 1.3fr) minmax(6.6em, 0.8fr);
+  grid-template-columns: minmax(7em, 2fr) minmax(6em, 1.5fr) minmax(8em, 1.3fr) minmax(6.6em, 0.8fr);
 }
 .mirror-row > * {
   font-variant-numeric: tabular-nums; line-height: 1.3; min-width: 0; overflow: hidden; text-overflow: ellipsis;

@@ -1,11 +1,17 @@
-"""What all wire models share: how unknown members and timestamps are treated."""
+"""What all wire models share: how unknown members and timestamps are treated, and what JSON is made of them."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
+import json
+import math
+import numbers
 import re
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
@@ -13,7 +19,28 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Plai
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
 
-class WireModel(BaseModel):
+class JsonForm:
+    r"""What can be handed on as JSON, as a web application does. Both methods always succeed.
+
+    Names are those of the attributes. Instants are texts in RFC 3339, UTC, with milliseconds and ``Z``; spans of time
+    are seconds. Enumerations are their words (``success``). Bytes are base64. What JSON has no number for is a text:
+    ``NaN``, ``Infinity``, ``-Infinity`` and, as hexadecimal digits, whole numbers beyond 64 bits. Half a surrogate
+    pair, which no UTF-8 can carry, is written out (``\ud800``).
+    """
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in dicts, lists, texts, numbers, booleans and ``None``, for any JSON encoder."""
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type] # else it has its own
+        return {name: plain(getattr(self, name)) for name in names if not name.startswith("_")}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """:meth:`to_dict` as JSON (RFC 8259)."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+class WireModel(BaseModel, JsonForm):
     """Base of every object of the interface.
 
     Reading is lenient: unknown members are kept, so that an older client survives a newer server. Where the server
@@ -24,6 +51,11 @@ class WireModel(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
     )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, with the names of the interface, for any JSON encoder; see :class:`JsonForm`."""
+        found: dict[str, Any] = plain(self.model_dump(by_alias=True))
+        return found
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form: wire names, nothing that was not given."""
@@ -40,6 +72,54 @@ def read_timestamp(value: object) -> object:
 def write_timestamp(instant: datetime) -> str:
     """RFC 3339 in UTC with milliseconds and ``Z``. Source: wire.md 0."""
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
+    """What JSON has for a value, whatever it is; see :class:`JsonForm`."""
+    match value:
+        case None | bool():
+            return value
+        case Enum():
+            return value.name.lower() if isinstance(value, int) else plain(value.value)
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case numbers.Integral():
+            return _whole(int(value))
+        case numbers.Real():
+            return _real(float(value))
+        case bytes():
+            return write_payload(value)
+        case datetime():
+            return _instant(value)
+        case timedelta():
+            return value.total_seconds()
+        case JsonForm():
+            return value.to_dict()
+        case BaseModel():
+            return plain(value.model_dump())
+        case Mapping():
+            return {str(plain(key)): plain(one) for key, one in value.items()}
+        case Collection():
+            return [plain(one) for one in value]
+    return plain(str(value))
+
+
+def _whole(number: int) -> int | str:
+    # Of more than 64 bits many readers make another number, and of thousands of digits Python makes no text.
+    return number if -(2**63) <= number < 2**64 else hex(number)
+
+
+def _real(number: float) -> float | str:
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else f"{'-' if number < 0 else ''}Infinity"
+
+
+def _instant(at: datetime) -> str:
+    try:
+        return write_timestamp(at)
+    except OverflowError:  # there is no such instant in UTC
+        return at.isoformat(timespec="milliseconds")
 
 
 Timestamp = Annotated[

@@ -12,6 +12,7 @@ from mirror_sdk.wire import (
     routes,
     snapshot,
 )
+from mirror_sdk.wire.health import OK, SERVICE
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.callout import LIMIT_SECONDS
 from mirror_server.description import parameters
@@ -386,7 +387,11 @@ OPERATOR: dict[tuple[str, str], Operation] = {
         group="Operation",
         summary="Whether the server answers",
         answers=(
-            Answer(code=200, meaning="It does.", content=Content(schema={"type": "object"}, example={"status": "ok"})),
+            Answer(
+                code=200,
+                meaning="It does, and is one of these.",
+                content=Content(schema={"type": "object"}, example={"status": OK, "service": SERVICE}),
+            ),
         ),
         is_extension=True,
     ),

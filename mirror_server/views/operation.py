@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 from flask import Blueprint, Response
 
+from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server import metrics as prometheus
 from mirror_server.core.errors import Refusal
 from mirror_server.keys import Scope
@@ -28,7 +29,7 @@ def blueprint(database: Database, metrics: Metrics) -> Blueprint:
     @routes.get("/healthz")
     @requires()
     def get_health() -> Response:
-        return json_answer({"status": "ok"})
+        return json_answer({"status": OK, "service": SERVICE})
 
     @routes.get("/readyz")
     @requires()

@@ -164,6 +164,19 @@ def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, l
     assert "reverted" in run("drift").stdout
 
 
+def test_a_value_that_was_read_before_it_was_written_is_no_drift(
+    run: Run, application: Application, light: str
+) -> None:
+    run("read", light, LEVEL)
+    run("write", light, LEVEL, "40")
+    assert application.name not in run("drift").stdout
+    rows = json.loads(run("drift", "--unconfirmed", "--check", "--json", "--path", LEVEL, status=1).stdout)
+    (row,) = [row for row in rows if row["device"] == application.name]
+    assert (row["desired"], row["kind"], row["path"]) == (40.0, "unconfirmed", LEVEL)
+    run("read", light, LEVEL)
+    assert application.name not in run("drift", "--unconfirmed").stdout
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_state_of_the_fleet_is_written_into_a_file(run: Run, light: str, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"state.{ending}"

@@ -220,6 +220,25 @@ def test_a_tile_of_the_fleet_leads_to_the_explorer(open_notebook: Any) -> None:
     assert notebook.wrong == []
 
 
+def test_a_report_older_than_the_write_is_told_in_words_and_is_no_drift(open_notebook: Any, tmp_path: Path) -> None:
+    notebook = open_notebook(
+        f"device = add('taken'); client.read_value(device, '{LEVEL}'); client.write_value(device, '{LEVEL}', 50)\n"
+        "fleet = FleetMap(client); fleet.show_device(device); fleet"
+    )
+    widget = notebook.widget()
+    expect(widget.locator("button.mirror-tile", has_text="taken").first).to_have_text(
+        re.compile("✓ taken\\s+1 unconfirmed")
+    )
+    row = resource(widget.locator(".mirror-widget"), LEVEL)
+    expect(row).to_contain_text("? unconfirmed")
+    words = "The device took 50; the last report, "
+    expect(row.locator("[title*=unconfirmed]")).to_have_attribute("title", re.compile(words))
+    widget.screenshot(path=tmp_path / "unconfirmed.png")
+    row.get_by_role("button", name="Read").click()
+    expect(row).not_to_contain_text("unconfirmed")
+    assert notebook.wrong == []
+
+
 def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: Any) -> None:
     notebook = open_notebook(
         "client = MirrorClient.from_env(); made = [*globals().get('made', []), Explorer(client)]\nmade[-1]",

@@ -297,9 +297,14 @@ def test_a_disk_that_takes_nothing_is_told_as_it_is(client_over, tmp_path, monke
 
 def test_an_answer_that_breaks_off_is_told_apart(client_over):
     content = arrow_stream(streams.batches())
-    for length in (0, 3, 100, len(content) // 2, len(content) - 9):
+    for length in (3, 100, len(content) // 2, len(content) - 9):
         with pytest.raises(ConnectionFailed, match="broke off"):
             answering(client_over, ARROW, content[:length]).snapshot()
+    # Where something was announced, nothing is too little; otherwise it is no snapshot.
+    with pytest.raises(ConnectionFailed, match="broke off after 0 of 4 devices"):
+        answering(client_over, ARROW, b"", **{"Mirror-Total": "4"}).snapshot()
+    with pytest.raises(UnexpectedAnswer, match="empty"):
+        answering(client_over, ARROW, b"").snapshot()
 
 
 @pytest.fixture

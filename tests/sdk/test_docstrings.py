@@ -2,14 +2,16 @@
 
 import doctest
 import importlib
+import threading
 import warnings
 from datetime import timedelta
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from werkzeug.serving import make_server
 
-from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, Resource, WebhookReceiver
+from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, Resource, Value, WebhookReceiver
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
@@ -21,7 +23,7 @@ from mirror_sdk.widgets.base import MirrorWidget
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(Resource, SnapshotDataset, *WIDGETS, MirrorWidget),
+    *(Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
 ]
 MODULES = [
     "mirror_sdk",
@@ -83,8 +85,36 @@ def names(mirror, tmp_path):
     plt.close("all")
 
 
+@pytest.fixture
+def served(mirror, monkeypatch):
+    """The mirror on a port, and where it is in the environment, as an application finds it."""
+    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("API_HOST", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("API_KEY", mirror.new_key())
+    yield
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def test_the_applications_of_the_help_are_among_the_examples():
+    told = "".join(example.source for example in EXAMPLES["mirror_sdk"].examples)
+    for part in (
+        "FastAPI(lifespan=lifespan)",
+        "AsyncMirrorClient.from_env()",
+        "httpx.ASGITransport(app)",
+        "Flask(",
+        ".to_dict()",
+    ):
+        assert part in told
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_gives_what_it_shows(name, names):
+def test_the_example_gives_what_it_shows(name, names, request):
+    if name == "mirror_sdk":
+        request.getfixturevalue("served")
     test = EXAMPLES[name]
     test.globs = names
     failures = []

@@ -185,9 +185,9 @@ def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its
 
 def test_a_page_tells_where_the_next_one_begins():
     page = ops.list_devices({}, limit=2).finish(answered(body=PAGE))
-    assert ops.next_page_after(page) == "d1"
-    assert ops.next_page_after(page.model_copy(update={"has_more": False})) is None
-    assert ops.next_page_after(page.model_copy(update={"data": []})) is None
+    assert ops.Pages().next_after(page) == "d1"
+    assert ops.Pages().next_after(page.model_copy(update={"has_more": False})) is None
+    assert ops.Pages().next_after(page.model_copy(update={"has_more": False, "data": []})) is None
 
 
 def test_unknown_members_of_an_answer_are_no_harm():

@@ -394,6 +394,18 @@ def test_a_state_is_that_of_the_instant(client, bench, observed, device_id, fold
         recording.as_of(datetime(2026, 1, 1))
 
 
+def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
+    with client.record(folder) as recorder:
+        now = observed(1.0)
+    before = recorder.recording.as_of(now)
+    states = list(folder.glob("_state-*.parquet"))
+    assert states
+    for path in states:
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns(["reported_revision", "desired_revision"]), path, write_page_checksum=True)
+    pd.testing.assert_frame_equal(Recording(folder).as_of(now), before)
+
+
 def test_a_device_that_came_later_is_in_the_state(client, bench, folder):
     with client.record(folder) as recorder:
         client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])

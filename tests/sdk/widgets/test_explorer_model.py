@@ -168,6 +168,23 @@ def test_drift_marks(model, client, bench, device_id):
     assert [one.path for one in model.rows] == [SWITCH]
 
 
+def test_what_is_unconfirmed_says_so_and_is_no_drift(model, client, device_id):
+    client.read_value(device_id, SWITCH)
+    client.write_value(device_id, SWITCH, True)
+    model.load()
+    shown = row(model, SWITCH)
+    assert (shown.drift, shown.drift_text) == (DriftKind.UNCONFIRMED, "? unconfirmed\ntrue")
+    assert shown.drift_hint == (
+        "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
+    )
+    model.find(only_drift=True)
+    assert model.rows == []
+    model.find(only_drift=False)
+    client.read_value(device_id, SWITCH)
+    model.load()
+    assert (row(model, SWITCH).drift, row(model, SWITCH).drift_hint) == (None, "")
+
+
 def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirror, device_id):
     key = mirror.new_key(Scope.READ)
     with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as reader:

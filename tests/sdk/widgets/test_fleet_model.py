@@ -53,6 +53,10 @@ def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, be
         ("gone", "not registered"),
         ("fine", "all as asked for"),
     ]
+    client.read_value(ids["fine"], SWITCH)
+    client.write_value(ids["fine"], SWITCH, True)
+    model.load()
+    assert shown(model)["fine"] == "1 unconfirmed"
     assert model.counts_text == "6 devices · 1 failed write · 1 drifting value · 1 pending write · 0 stale values"
     assert model.counts[Condition.FINE] == 1
     model.find("", Condition.PENDING)

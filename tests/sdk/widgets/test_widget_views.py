@@ -112,6 +112,17 @@ def test_the_explorer_reads_and_subscribes_from_the_row(widget, client, device_i
     assert not client.is_subscribed(device_id, TEMPERATURE)
 
 
+def test_the_explorer_tells_what_is_unconfirmed_also_to_who_hears_it(widget, client, device_id):
+    client.read_value(device_id, SWITCH)
+    client.write_value(device_id, SWITCH, True)
+    explorer = widget(Explorer, device_id)
+    told = "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
+    assert f'title="? unconfirmed\ntrue — {told}"' in cells(explorer, SWITCH)
+    assert f'<span class="mirror-hidden"> {told}</span>' in cells(explorer, SWITCH)
+    button(explorer.read_buttons, SWITCH).click()
+    assert "unconfirmed" not in cells(explorer, SWITCH)
+
+
 def test_an_error_is_seen_in_the_explorer_until_it_is_dismissed(widget, device_id):
     explorer = widget(Explorer, device_id)
     button(explorer.subscribe_buttons, REBOOT).click()

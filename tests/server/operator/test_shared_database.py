@@ -345,3 +345,27 @@ def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webho
     assert second.database.settle(10)
     first.database.write(lambda session: first.log.pass_over_read(session, app_id))
     assert first.webhooks.backlog(app_id) == 0
+
+
+def test_what_came_first_is_the_same_for_all_servers_whichever_of_them_stored_it(open_services, device):
+    first, app_id, device_id = device
+    second = open_services()
+    told = []
+    for turn, services in enumerate([first, second] * 4):
+        placement = Placement(app_id, device_id, CommandRequest("PUT", PATH, payload=b"%d" % turn), f"w{turn}")
+        services.commands.place(placement).result(10)
+        wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
+        placement = Placement(app_id, device_id, CommandRequest("GET", PATH), f"r{turn}")
+        services.commands.place(placement).result(10)
+        wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
+        seen = {numbers_of(each, device_id) for each in (first, second)}
+        assert len(seen) == 1
+        told.append(seen.pop())
+    assert [number for pair in told for number in pair] == sorted({number for pair in told for number in pair})
+
+
+def numbers_of(services: Services, device_id: str) -> tuple[int | None, int | None]:
+    """The numbers of the write and of the read after it."""
+    with services.database.read() as session:
+        (row,) = devices.resources(session, device_id)
+    return row.desired_revision, row.reported_revision

@@ -1,0 +1,260 @@
+"""What users hand on as JSON: it always succeeds, is strict JSON, and any web framework takes it as it is."""
+
+import base64
+import enum
+import json
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+
+import flask
+import numpy as np
+import pytest
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror_sdk import ClientStatus, Device, DeviceList, DeviceObject, Event, Explanation, Value
+from mirror_sdk._cursor import Batch
+from mirror_sdk._inbox import Unreadable, read_entries
+from mirror_sdk._operations import Gap
+from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.events import read_events
+from mirror_sdk.recording.audit import Audit, Hole
+from mirror_sdk.values import decode
+from mirror_sdk.wire import device_object as wire
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.model import JsonForm, plain
+
+AT = datetime(2026, 11, 20, 12, 37, 55, 576123, tzinfo=UTC)
+FLASK = flask.Flask(__name__)
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def check(told):
+    """Strict JSON, the same by ``to_json()`` and ``to_dict()``, and for the encoders of web frameworks."""
+    body = told.to_dict()
+    text = told.to_json()
+    assert json.loads(text, parse_constant=refuse) == body
+    assert json.loads(text.encode("utf-8")) == body
+    assert json.loads(json.dumps(body, allow_nan=False)) == body
+    assert jsonable_encoder(body) == body
+    assert json.loads(JSONResponse(body).body) == body
+    assert json.loads(FLASK.json.dumps(body)) == body
+    return body
+
+
+instants = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))]))
+texts = st.text(st.characters(), max_size=20)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(min_value=2**63 - 2, max_value=2**70), st.floats(), texts
+)
+trees = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+)
+odd_types = st.sampled_from([None, "", "application/x-nobody", "\ud800", "11542"])
+content_types = (
+    odd_types
+    | st.sampled_from(["text/plain", "application/json", "application/cbor"])
+    | st.sampled_from(
+        [
+            "application/octet-stream",
+            "application/senml+json",
+            "application/senml+cbor",
+            "application/vnd.oma.lwm2m+tlv",
+        ]
+    )
+)
+paths = st.sampled_from(["/3303/0/5700", "/3311/0/5850", "/3311/0/5851", "/3/0/13", "/9999/0/1", "/3/0/0"])
+payloads = st.one_of(
+    st.binary(max_size=40),
+    trees.map(lambda tree: json.dumps(tree).encode()),
+    st.sampled_from(
+        [b"NaN", b"-inf", b"1e999", b"9" * 5000, b'{"v":NaN}', b"\xf9\x7e\x00", b"\xfb\x7f\xf0" + bytes(6)]
+    ),
+)
+values = st.builds(decode, payloads, content_types, paths)
+encoded = payloads.map(lambda raw: base64.b64encode(raw).decode())
+good_texts = st.text(max_size=20)
+
+
+@given(trees | values | instants | st.binary() | st.timedeltas())
+def test_anything_becomes_json(value):
+    class Holder(JsonForm):
+        def to_dict(self):
+            return {"value": plain(value)}
+
+    check(Holder())
+
+
+@given(values)
+def test_a_value_becomes_json(value):
+    body = check(value)
+    assert list(body) == ["kind", "value", "base64", "content_type", "problem"]
+    if isinstance(value.python, bytes):
+        assert (body["value"], base64.b64decode(body["base64"])) == (None, value.python)
+
+
+@st.composite
+def device_objects(draw):
+    def state(path):
+        return {
+            "resource_path": path,
+            "subscribed": draw(st.booleans()),
+            "reported": {"value": draw(encoded), "content_type": draw(good_texts), "reported_at": draw(instants)},
+            "desired": draw(
+                st.just({})
+                | st.fixed_dictionaries(
+                    {"value": encoded, "status": st.sampled_from([0, 1, 2]), "desired_at": instants}
+                )
+            ),
+            "more": draw(trees),
+        }
+
+    some = draw(st.lists(paths, unique=True, max_size=3))
+    members = {"device_id": draw(good_texts), "endpoint_name": draw(good_texts), "created_at": draw(instants)}
+    return wire.DeviceObject.model_validate({**members, "resources": [state(path) for path in some]})
+
+
+@settings(max_examples=50)
+@given(device_objects())
+def test_a_device_object_becomes_json(found):
+    check(found)
+    mirrored = DeviceObject.from_wire(found)
+    body = check(mirrored)
+    assert set(body["resources"]) == set(mirrored.resources)
+
+
+@given(good_texts, trees, instants)
+def test_a_device_becomes_json(name, tree, at):
+    device = Device.model_validate(
+        {"id": name, "endpoint_name": name, "state": name, "created_at": at, "updated_at": at, "more": tree}
+        | {"custom_attributes": {name: tree}}
+    )
+    assert check(DeviceList([device]))["devices"] == [check(device)]
+
+
+entries = st.fixed_dictionaries(
+    {"ep": good_texts, "path": paths, "payload": encoded | texts, "ct": good_texts, "id": texts, "status": trees},
+    optional={"timestamp": st.integers() | trees, "uid": good_texts, "max-age": trees, "extra": trees},
+)
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(["notifications", "async-responses", "registrations", "de-registrations", "news"]), entries)
+def test_an_event_becomes_json(key, entry):
+    batch = Batch(list(read_entries({key: [entry]})), 7, Gap(1, None))
+    for event in read_events(batch, AT):
+        body = check(event)
+        assert (body["kind"], body["received_at"]) == (event.kind.value, "2026-11-20T12:37:55.576Z")
+
+
+@given(texts, trees, st.floats() | st.none())
+def test_what_reports_say_becomes_json(text, tree, number):
+    failure = ConnectionFailed(text)
+    status = ClientStatus(
+        base_url=text,
+        channel="webhook",
+        last_answer_at=AT,
+        failures=0,
+        last_failure=failure,
+        retry_in_seconds=number,
+        position=None,
+        waiting=1,
+        unclaimed=0,
+        unreadable=0,
+        duplicates=0,
+        dropped=0,
+        watches=0,
+    )
+    assert check(status)["is_connected"] is True
+    assert check(Explanation(text, (text,), ()))["refresh"] == []
+    check(Unreadable(text, tree))
+    hole = Hole(first_seq=None, last_seq=2, reason=text)
+    audit = Audit(
+        complete=False, from_at=AT, until_at=None, after_seq=0, last_seq=1, events=0, duplicates=0, holes=(hole,)
+    )
+    assert check(audit)["holes"] == [check(hole)]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (math.nan, "NaN"),
+        (-math.inf, "-Infinity"),
+        (2**64 - 1, 2**64 - 1),
+        (-(2**63), -(2**63)),
+        (2**64, "0x10000000000000000"),
+        (-(2**63) - 1, "-0x8000000000000001"),
+        pytest.param(10**5000, hex(10**5000), id="5000 digits"),
+        ("a\ud800b", "a\\ud800b"),
+        (b"\x00\xff", "AP8="),
+        (datetime(2026, 1, 5, 9, 0, tzinfo=timezone(timedelta(hours=1))), "2026-01-05T08:00:00.000Z"),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "0001-01-01T00:00:00.000+01:00"),
+        (timedelta(milliseconds=1500), 1.5),
+        (DesiredStatus.SUCCESS, "success"),
+        (enum.Enum("Odd", {"A": b"\x00"}).A, "AA=="),
+        ({1: {2.5: None}}, {"1": {"2.5": None}}),
+        ({math.nan: 1}, {"NaN": 1}),
+        ((1, frozenset({2})), [1, [2]]),
+        (np.float32(0.5), 0.5),
+        (np.int64(5), 5),
+        (Fraction(1, 2), 0.5),
+        (Decimal("1.5"), "1.5"),
+        (ConnectionFailed("no answer"), "no answer"),
+    ],
+)
+def test_what_json_has_no_form_for_has_a_documented_one(value, told):
+    assert plain(value) == told
+
+
+def test_a_device_object_of_a_mirror_becomes_json(client, bench):
+    path = "/3311/0/5851"
+    light = bench.add_device("light-01", [{"path": path, "value": "10", "writable": True}], endpoint_type="Light")
+    client.read_value("light-01", path)
+    request = client.begin_write("light-01", path, 40)
+    check(request)
+    request.result()
+    body = check(request)
+    assert (body["device_id"], body["asked"]["value"], body["answer"]["status"]) == (light, 40, 200)
+    resource = check(client.get_device("light-01"))["resources"][path]
+    assert (resource["reported"]["value"], resource["reported"]["kind"], resource["label"]) == (
+        10,
+        "number",
+        "Light Control · Dimmer",
+    )
+    assert (resource["desired"]["value"], resource["desired"]["status"]) == (40, "success")
+    assert check(client.get_directory_device("light-01"))["endpoint_name"] == "light-01"
+    assert check(client.explain("light-01", path))["title"].endswith(f"({path})")
+    assert check(client.status())["is_connected"] is True
+    for event in client.events(after=0, timeout=0):
+        check(event)
+    client.begin_read("light-01", path)
+    for waiting in client.list_device_requests():
+        check(waiting)
+    for announced in client.list_resources("light-01"):
+        check(announced)
+
+
+def test_a_plan_and_its_ledger_become_json(client, bench):
+    path = "/3311/0/5851"
+    bench.add_device("light-01", [{"path": path, "value": "10", "writable": True}])
+    plan = client.plan(
+        [("light-01", path, 40), ("light-01", path, 40), ("nobody", path, object()), (5 * "a", path, b"x")]
+    )
+    body = check(plan)
+    assert body["decisions"] == {"write": 1, "skip": 1, "refuse": 2}
+    assert [write["status"] for write in body["writes"]] == ["queued", None, None, None]
+    plan.apply()
+    first = check(plan)["writes"][0]
+    assert (first["status"], first["wanted"]["value"], first["request"]["answer"]["status"]) == ("success", 40, 200)
+
+
+def test_what_is_exported_and_can_be_looked_at_has_a_json_form():
+    for kind in (Value, Event, DeviceObject, Device, DeviceList, ClientStatus, Explanation, Audit):
+        assert issubclass(kind, JsonForm)

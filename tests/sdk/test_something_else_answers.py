@@ -1,0 +1,327 @@
+"""Where something else than a mirror answers, or nothing does: over both clients. Source: wire.md 0, 6, 7."""
+
+import gzip
+import itertools
+import json
+import socket
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from blocking import Blocking
+from click.testing import CliRunner
+from hostile_service import BRIEFLY, HostileService, one_by_one
+
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk.cli import main as mirror_command
+from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, UnexpectedAnswer
+from mirror_sdk.wire.snapshot import ARROW, NDJSON
+
+DEVICE = "015f0000592df24b952bc53fa97265c8"
+PAGE = b"<!doctype html><title>Please log in</title>"
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def client_of(request):
+    """Makes clients of either kind."""
+    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+    with ExitStack() as made:
+
+        def make(url="http://localhost", **options):
+            options = {"max_retries": 0, **options}
+            if loop is None:
+                return made.enter_context(MirrorClient(url, "key", **options))
+            return made.enter_context(Blocking(AsyncMirrorClient(url, "key", **options), loop))
+
+        yield make
+
+
+def answering(status, body=b"", **headers):
+    def answer(_):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return httpx.Response(status, headers=headers, stream=httpx.ByteStream(content))
+
+    return httpx.MockTransport(answer)
+
+
+# is_healthy()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "is_mirror"),
+    [
+        ({"status": "ok", "service": "device-state-mirror"}, {}, True),
+        ({"status": "ok", "service": "device-state-mirror", "more": 1}, {}, True),
+        ({"status": "ok"}, {"X-Request-ID": "0123456789abcdef" * 2}, True),
+        ({"status": "ok"}, {}, False),
+        ({"status": "ok"}, {"X-Request-ID": "req-1"}, False),
+        ({"status": "ok", "service": "billing"}, {"X-Request-ID": "0123456789abcdef" * 2}, False),
+        ({"status": "starting", "service": "device-state-mirror"}, {}, False),
+        ({"healthy": True}, {}, False),
+        ([], {}, False),
+        ("ok", {}, False),
+        (b"OK", {}, False),
+        (b"", {}, False),
+        (PAGE, {"Content-Type": "text/html"}, False),
+        (b"[" * 100_000, {}, False),
+        (b"\xff\xfe", {}, False),
+    ],
+)
+def test_a_mirror_is_told_from_whatever_else_answers(client_of, body, headers, is_mirror):
+    given = {"Content-Type": "application/json", **headers}
+    assert client_of(transport=answering(200, body, **given)).is_healthy() is is_mirror
+
+
+def test_a_server_says_that_it_is_one(client, plain):
+    assert client.is_healthy() is True
+    assert httpx.Client(transport=plain._sender._transport).get("http://mirror.localhost/healthz").json() == {
+        "status": "ok",
+        "service": "device-state-mirror",
+    }
+
+
+@pytest.mark.parametrize("status", [204, 206, 301, 302, 307, 400, 401, 403, 404, 405, 418, 429, 500, 502, 503, 599])
+def test_any_other_status_is_no_mirror_that_is_well(client_of, status):
+    transport = answering(status, PAGE, **{"Location": "http://localhost/healthz", "Retry-After": "1"})
+    assert client_of(transport=transport).is_healthy() is False
+
+
+BOMB = gzip.compress(b" " * 100_000_000)
+ANSWERS = {
+    "nothing": lambda _: [],
+    "hangs up": lambda _: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n{"]),
+    "no HTTP": lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n\r\n"],
+    "a header without end": lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\nX: "], itertools.repeat(b"x" * 65_536)),
+    "trickling": lambda _: one_by_one(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"{"),
+    "interim answers": lambda _: itertools.repeat(b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "an upgrade": lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
+    "a bomb": lambda _: [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(BOMB), BOMB)
+    ],
+    "junk that is called gzip": lambda _: [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"
+    ],
+    "a chunk that is none": lambda _: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    "two lengths": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
+    "too much announced": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
+    with HostileService(ANSWERS[name]) as service:
+        url = service.url.replace("http", scheme)
+        assert client_of(url, timeout=BRIEFLY).is_healthy() is False
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid", "a" * 64 + ".example", "[::1]:1", "0.0.0.0:1"])
+def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
+    real = socket.getaddrinfo
+
+    def look_up(name, *rest, **more):
+        if str(name).endswith("invalid"):
+            raise socket.gaierror(-2, "Name or service not known")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert client_of(f"http://{host}", timeout=BRIEFLY).is_healthy() is False
+
+
+def test_what_the_program_does_wrong_is_raised(client_of):
+    client = client_of(transport=answering(200))
+    client.close()
+    with pytest.raises(ClientClosed):
+        client.is_healthy()
+    with pytest.raises(ConfigError, match="event loop"):
+        AsyncMirrorClient("http://localhost", "key").is_healthy().send(None)
+
+
+# Every call
+
+
+CALLS = {
+    "get_device": lambda client: client.get_device(DEVICE),
+    "list_devices": lambda client: client.list_devices(),
+    "subscribe": lambda client: client.subscribe(DEVICE, "/3303/0/5700"),
+    "is_subscribed": lambda client: client.is_subscribed(DEVICE, "/3303/0/5700"),
+    "delete_presubscriptions": lambda client: client.delete_presubscriptions(),
+    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
+    "begin_read": lambda client: client.begin_read(DEVICE, "/3303/0/5700"),
+    "events": lambda client: client.events(timeout=0),
+    "snapshot": lambda client: client.snapshot(),
+    "state_frame": lambda client: client.state_frame([DEVICE]),
+    "use_long_polling": lambda client: client.use_long_polling(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
+    client = client_of(transport=answering(200, PAGE, **{"Content-Type": "text/html; charset=utf-8"}))
+    with pytest.raises(UnexpectedAnswer, match=r"content type text/html.*does base_url point elsewhere\?"):
+        CALLS[name](client)
+
+
+# Snapshots
+
+SNAPSHOTS = {
+    "snapshot": lambda client, folder: client.snapshot(),
+    "snapshot_dataset": lambda client, folder: client.snapshot_dataset(folder / "fleet"),
+}
+JUNK = {"Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "body", "headers", "told"),
+    [
+        (200, "text/html", PAGE, {}, "content type text/html"),
+        (200, "application/json", b'{"data": []}', {}, "content type application/json"),
+        (200, "application/json", b"[]", {}, "content type application/json"),
+        (200, "text/plain", b"hello", {}, "content type text/plain"),
+        (200, None, b"", {}, "no content type"),
+        (200, None, PAGE, {}, "no content type"),
+        (204, None, b"", {}, "no content type"),
+        (302, None, b"", {"Location": "/login"}, "302"),
+        (304, None, b"", {}, "304"),
+        (200, ARROW, b"", {}, "empty"),
+        (200, NDJSON, b"", {}, "empty"),
+        (200, ARROW, PAGE, {}, "snapshot"),
+        (200, NDJSON, PAGE + b"\n", {}, "snapshot"),
+        (200, NDJSON, b'{"status":"ok"}\n', {}, "snapshot"),
+        (200, NDJSON, b"junk", JUNK, "is not"),
+        (200, ARROW, b"junk", JUNK, "is not"),
+    ],
+)
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_what_is_no_snapshot_is_an_unexpected_answer(
+    client_of, tmp_path, name, status, content_type, body, headers, told
+):
+    given = headers if content_type is None else {**headers, "Content-Type": content_type}
+    client = client_of(transport=answering(status, body, **given))
+    with pytest.raises(UnexpectedAnswer, match=told):
+        SNAPSHOTS[name](client, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refresh_of_something_else_is_an_unexpected_answer(client_of, plain, ids):
+    frame = plain.snapshot()
+    client = client_of("http://mirror.localhost", transport=answering(200, PAGE, **{"Content-Type": "text/html"}))
+    with pytest.raises(UnexpectedAnswer, match="text/html"):
+        client.refresh(frame)
+
+
+@pytest.mark.parametrize("form", [ARROW, NDJSON])
+def test_a_snapshot_that_breaks_off_is_a_failure_of_the_connection(client_of, form):
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {form}\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n".encode()
+
+    class Closing(HostileService):
+        def _serve(self, connection):
+            self._request(connection)
+            connection.sendall(head)
+            connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    with Closing(lambda _: []) as service, pytest.raises(ConnectionFailed):
+        client_of(service.url).snapshot()
+
+
+def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
+    length = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(PAGE), PAGE)
+    with HostileService(lambda _: [length]) as service:
+        monkeypatch.setenv("API_HOST", service.url)
+        monkeypatch.setenv("API_KEY", "key")
+        told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
+    assert told.exit_code == 1
+    assert "content type text/html" in told.stderr
+    assert "does base_url point elsewhere?" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# Pages
+
+
+def device(number):
+    at = "2026-01-31T00:00:00Z"
+    return {
+        "object": "device",
+        "id": f"{number:032x}",
+        "endpoint_name": f"e-{number}",
+        "state": "registered",
+        "created_at": at,
+        "updated_at": at,
+    }
+
+
+def waiting(number):
+    return {
+        "async_response_id": f"a{number}",
+        "device_id": DEVICE,
+        "method": "GET",
+        "uri": "/3303/0/5700",
+        "state": "waiting",
+        "placed_at": "2026-01-31T00:00:00Z",
+        "expires_at": "2026-01-31T02:00:00Z",
+        "attempts": 0,
+    }
+
+
+PAGES = {
+    "the same page for ever": itertools.repeat([1, 2]),
+    "two pages in turns": itertools.cycle([[1, 2], [3, 4]]),
+    "three pages in turns": itertools.cycle([[1, 2], [3, 4], [5, 6]]),
+    "pages that begin with the last of the one before": iter([[1, 2], [2, 3], [3, 4]]),
+    "pages that end as one before": iter([[1, 2], [3, 2]]),
+    "pages of one": itertools.repeat([1]),
+    "an empty page": iter([[1, 2], []]),
+    "nothing at all": iter([[]]),
+}
+
+
+@pytest.mark.parametrize("what", ["list_devices", "list_device_requests", "state_frame", "plan"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name, what):
+    served = []
+
+    def answer(request):
+        numbers = next(pages)
+        served.append(numbers)
+        assert len(served) < 10
+        make = waiting if "device-requests" in request.url.path else device
+        page = {"data": [make(number) for number in numbers], "has_more": True, "limit": 1000, "order": "ASC"}
+        return httpx.Response(200, json={"object": "list", **page})
+
+    PAGES[name], pages = itertools.tee(PAGES[name])
+    client = client_of(transport=httpx.MockTransport(answer))
+    arguments = ([(DEVICE, "/3311/0/5850", True)],) if what == "plan" else ()
+    with pytest.raises(UnexpectedAnswer, match=r"page [1-4] of the list"):
+        getattr(client, what)(*arguments)
+
+
+def test_pages_to_the_end_are_read(client_of):
+    pages = iter([([1, 2], True), ([3], True), ([4, 5], False)])
+    asked = []
+
+    def answer(request):
+        asked.append(request.url.params.get("after"))
+        numbers, has_more = next(pages)
+        page = {"data": [device(number) for number in numbers], "has_more": has_more, "limit": 1000, "order": "ASC"}
+        return httpx.Response(200, json={"object": "list", **page})
+
+    found = client_of(transport=httpx.MockTransport(answer)).list_devices()
+    assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3", "e-4", "e-5"]
+    assert asked == [None, f"{2:032x}", f"{3:032x}"]
+
+
+@pytest.mark.parametrize("cursor", [3, 2, 0])
+def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, cursor):
+    def answer(request):
+        cursors.append(request.url.params["after"])
+        assert len(cursors) < 10
+        message = {"de-registrations": [{"ep": DEVICE, "seq": 3, "uid": "u", "timestamp": 1}]}
+        return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, json=message)
+
+    cursors = []
+    client = client_of(transport=httpx.MockTransport(answer))
+    with pytest.raises(UnexpectedAnswer, match=f"follows entry 3 was answered with entry {cursor} again"):
+        list(client.events(after=3, timeout=0))
