@@ -32,9 +32,10 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._tables import StateParts
-from mirror_sdk.async_device_request import AsyncDeviceRequest
+from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
@@ -696,6 +697,17 @@ class AsyncMirrorClient:
             _expectation=await pump.expect(async_id),
             _pump=pump,
         )
+
+    async def requests_frame(
+        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+    ) -> pd.DataFrame:
+        """As :meth:`mirror_sdk.MirrorClient.requests_frame`."""
+        rows = list(requests)
+        await import_off_loop("mirror_sdk.frames")
+        from mirror_sdk.frames.requests import seen_requests_frame
+
+        await look_for_answers(rows)
+        return await off_loop(seen_requests_frame, rows, tz=tz, server=self.base_url)
 
     async def read_value(
         self,

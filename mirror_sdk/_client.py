@@ -30,7 +30,7 @@ from mirror_sdk._reports import (
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
@@ -679,6 +679,29 @@ class MirrorClient:
             _expectation=pump.expect(async_id),
             _pump=pump,
         )
+
+    def requests_frame(
+        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+    ) -> pd.DataFrame:
+        """The requests table, as the notification log has them now; see :func:`mirror_sdk.frames.requests_frame`.
+
+        Args:
+            requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result().python
+        21.5
+        >>> client.requests_frame([request])["status"].tolist()
+        ['success']
+        """
+        from mirror_sdk.frames import requests_frame
+
+        return requests_frame(requests, tz=tz, server=self.base_url)
 
     def read_value(
         self,

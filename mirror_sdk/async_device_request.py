@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
+from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
-from mirror_sdk.errors import DeviceRequestFailed
+from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -77,3 +80,18 @@ class AsyncDeviceRequest(PlacedRequest):
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
+
+
+async def look_for_answers(requests: Iterable[object]) -> None:
+    """As :func:`mirror_sdk.device_request.look_for_answers`.
+
+    Raises:
+        MirrorError: The log could not be read, and asking again would not mend that.
+    """
+    waiting: dict[AsyncAnswerPump, list[Expectation]] = {}
+    for request in requests:
+        if isinstance(request, AsyncDeviceRequest) and request.answer is None:
+            waiting.setdefault(request._pump, []).append(request._expectation)
+    for pump, expectations in waiting.items():
+        with suppress(ClientClosed):
+            await pump.look(expectations)
