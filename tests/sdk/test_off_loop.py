@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._cursor import Batch
 from mirror_sdk._inbox import Entries, Inbox
-from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, off_loop
+from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, import_off_loop, off_loop
 from mirror_sdk.snapshot.request import SnapshotRequest
 
 URL = "http://mirror.localhost"
@@ -162,6 +163,24 @@ def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("is_frozen_before", [False, True])
+def test_an_import_sets_aside_what_was_there_and_leaves_it_as_it_was(tmp_path, monkeypatch, is_frozen_before):
+    name = f"imported_{is_frozen_before}"
+    (tmp_path / f"{name}.py").write_text("import gc\nset_aside = gc.get_freeze_count()\nraise LookupError(set_aside)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    if is_frozen_before:
+        gc.freeze()
+    before = gc.get_freeze_count()
+    try:
+        with pytest.raises(LookupError) as raised:
+            run(import_off_loop(name))
+        assert raised.value.args[0] > 1000
+        assert (gc.get_freeze_count() > 1000) is is_frozen_before
+        assert before <= 1 or gc.get_freeze_count() <= before
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(("bytes_more", "is_on_loop"), [(0, True), (1, False)])
