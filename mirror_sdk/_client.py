@@ -1101,12 +1101,13 @@ class MirrorClient:
         return self._run(ids_of(self._names, devices, argument))
 
     def _run(self, steps: Steps[T]) -> T:
-        """Send what has to be asked one after another, and give what comes of it."""
+        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
+        deadline = self._sender.deadline(None)
         try:
             operation = next(steps)
             while True:
                 try:
-                    answer = self._send(operation)
+                    answer = self._send(operation, deadline)
                 except MirrorError as error:
                     operation = steps.throw(error)
                 else:

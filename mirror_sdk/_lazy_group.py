@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
 
 _WIDEST, _NARROWEST, _MARGIN = 80, 50, 2
+_PLAIN_ASCII = "mirror-ascii"
 
 
 class _Commands(dict[str, click.Command]):
@@ -45,6 +48,13 @@ class LazyGroup(click.Group):
             }
         )
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command that is asked for; what an output cannot show is shown as an escape."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                _escape_in(stream)
+        return super().main(*args, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in order."""
         return self._listed.list_commands(ctx)
@@ -66,6 +76,36 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names and what they do."""
         self._listed.format_commands(ctx, formatter)
+
+
+def is_utf8(stream: TextIOWrapper) -> bool:
+    """Whether the stream takes every character."""
+    return codecs.lookup(stream.encoding).name == "utf-8"
+
+
+def _escape_in(stream: TextIOWrapper) -> None:
+    """Have a stream show as an escape what its encoding lacks."""
+    if codecs.lookup(stream.encoding).name != "ascii":
+        stream.reconfigure(errors="backslashreplace")
+        return
+    # By its own name click takes ASCII for a mistake, and writes UTF-8 to who asked for ASCII.
+    codecs.register(_find_ascii)
+    stream.reconfigure(encoding=_PLAIN_ASCII, errors="backslashreplace")
+
+
+def _find_ascii(name: str) -> codecs.CodecInfo | None:
+    if name != _PLAIN_ASCII.replace("-", "_"):
+        return None
+    ascii_codec = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        ascii_codec.encode,
+        ascii_codec.decode,
+        ascii_codec.streamreader,
+        ascii_codec.streamwriter,
+        ascii_codec.incrementalencoder,
+        ascii_codec.incrementaldecoder,
+        name=_PLAIN_ASCII,
+    )
 
 
 def _columns() -> int:

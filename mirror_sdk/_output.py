@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from io import TextIOWrapper
 from typing import Any, Literal, TypeVar
 
 import click
@@ -15,9 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mirror_sdk._lazy_group import is_utf8
 from mirror_sdk._visible import visible
 
 _AS_WIDE_AS_NEEDED = 10_000
+
+_NAMES = {"csv": "CSV in UTF-8", "json": "JSON"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["json", "csv"] | None
@@ -32,8 +36,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def form_options(command: F) -> F:
     """Give a command the options ``--json`` and ``--csv``; it gets ``form``."""
-    for form in ("csv", "json"):
-        command = click.option(f"--{form}", "form", flag_value=form, help=f"Show {form.upper()}, not a table.")(command)
+    for form, name in _NAMES.items():
+        command = click.option(f"--{form}", "form", flag_value=form, help=f"Show {name}, not a table.")(command)
     return command
 
 
@@ -45,6 +49,8 @@ def show(rows: Iterable[Row], columns: Sequence[str], form: Form) -> None:
         _write_csv(columns)
         for row in rows:
             _write_csv([without_formula(_shown(row[name])) for name in columns])
+        # Here, where it is told quietly if nobody reads it any more.
+        sys.stdout.flush()
     else:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
@@ -62,11 +68,15 @@ def show_line(row: Row, form: Form) -> None:
         click.echo(json.dumps({name: _plain(value) for name, value in row.items()}))
     elif form == "csv":
         _write_csv([without_formula(_shown(value)) for value in row.values()])
+        sys.stdout.flush()
     else:
         click.echo("  ".join(filter(None, map(_readable, row.values()))))
 
 
 def _write_csv(cells: Sequence[str]) -> None:
+    # A program gets every character, also where a terminal could not show it.
+    if isinstance(sys.stdout, TextIOWrapper) and not is_utf8(sys.stdout):
+        sys.stdout.reconfigure(encoding="utf-8")
     # A line end of another kind is not put into quotes by itself, and would begin a new row.
     quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
     csv.writer(sys.stdout, lineterminator="\n", quoting=quoting).writerow(cells)

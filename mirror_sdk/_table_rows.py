@@ -11,10 +11,12 @@ import pandas as pd
 from mirror_sdk._output import Row, without_formula
 from mirror_sdk._visible import shown_names
 from mirror_sdk.frames import value_column
+from mirror_sdk.frames.requests import RequestStatus
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
+_NOT_SENT = "not sent"
 
 
 def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
@@ -50,14 +52,15 @@ def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
-    """The rows of a requests table, with the names of the plan it was made from."""
+    """The rows of the requests table of a plan that is over, with the names of the plan."""
     names = _names(planned)
     for (_, row), asked in zip(result.iterrows(), value_column(result, "asked"), strict=True):
         yield {
             "device": names[row["device_id"]],
             "path": row["path"],
             "asked": _plain(asked),
-            "status": row["status"],
+            # The table is of what has ended: nothing waits to be sent any more.
+            "status": _NOT_SENT if row["status"] == RequestStatus.QUEUED.value else row["status"],
             "category": _plain(row["category"]),
             "latency": _plain(row["latency"]),
         }

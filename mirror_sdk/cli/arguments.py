@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,6 +70,29 @@ class _Path(_TextType):
         except MirrorError:
             return []
         return [CompletionItem(resource.uri) for resource in found if resource.uri.startswith(incomplete)]
+
+
+_BELOW_ZERO = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+class ValueCommand(click.Command):
+    """A command with an argument for a value: a number below 0 is one, and no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; any other word with a dash in front is an option, also where it is misspelt."""
+        options = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        for word in args[: args.index("--")] if "--" in args else args:
+            name = word.partition("=")[0]
+            if word.startswith("-") and word != "-" and name not in options and not _BELOW_ZERO.fullmatch(word):
+                alike = get_close_matches(name, options)
+                cure = (
+                    None
+                    if alike
+                    else f"No such option: {name}. A value that begins so goes behind two dashes: -- {word}"
+                )
+                raise click.NoSuchOption(name, cure, alike, ctx)
+        ctx.ignore_unknown_options = True
+        return super().parse_args(ctx, args)
 
 
 class _Pattern(_TextType):

@@ -9,6 +9,7 @@ import click
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show
 from mirror_sdk.cli.arguments import (
+    ValueCommand,
     device_argument,
     expiry_option,
     path_argument,
@@ -83,7 +84,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
     show([row], list(row), form)
 
 
-@main.command()
+@main.command(cls=ValueCommand)
 @device_argument
 @path_argument
 @click.argument("value")
@@ -95,8 +96,12 @@ def write(
 ) -> None:
     """Have a DEVICE take a VALUE at PATH; done when it has.
 
+    A VALUE that begins with a dash and is no number goes behind two dashes.
+
     \b
       mirror write light-01 /3311/0/5850 1
+      mirror write freezer-01 /3308/0/5900 -18.5
+      mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
     with MirrorClient.from_env() as client:

@@ -6,6 +6,8 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -39,16 +41,13 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
       mirror watch --path '/3303/*'
       mirror watch --device light-01 --limit 1 --json
     """  # noqa: D301 - click wants the character, not its escape
-    shown = 0
-    with MirrorClient.from_env() as client:
+    signal.signal(signal.SIGTERM, stop)
+    # So it is to end: what was shown is all there is to say.
+    with suppress(KeyboardInterrupt), MirrorClient.from_env() as client:
         only = client.get_directory_device(device).id if device else None
-        for event in client.events(timeout=float("inf") if timeout is None else timeout):
-            if not _is_wanted(event, only, paths):
-                continue
+        events = client.events(timeout=float("inf") if timeout is None else timeout)
+        for event in islice((event for event in events if _is_wanted(event, only, paths)), limit):
             show_line(_event_row(event), form)
-            shown += 1
-            if shown == limit:
-                return
 
 
 @main.command()

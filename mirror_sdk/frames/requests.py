@@ -25,7 +25,10 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class RequestStatus(StrEnum):
-    """How a request stands, from the first to the last; ``UNKNOWN`` is one whose end can no longer be found."""
+    """How a request stands, from the first to the last.
+
+    ``QUEUED`` is one that was not sent; ``UNKNOWN`` is one of which nobody knows whether the service took it.
+    """
 
     QUEUED = "queued"
     PENDING = "pending"

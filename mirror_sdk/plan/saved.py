@@ -78,9 +78,8 @@ def save(path: str | PathLike[str], server: str, planned: Sequence[PlannedWrite]
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    unfinished.write_text(
-        SavedPlan(version=1, server=server, writes=[_to_saved(one) for one in planned]).model_dump_json(indent=1)
-    )
+    saved = SavedPlan(version=1, server=server, writes=[_to_saved(one) for one in planned])
+    unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
 

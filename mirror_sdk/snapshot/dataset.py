@@ -234,7 +234,7 @@ class DatasetWriter:
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
             first.write_table(self._empty.cast(first.schema))
         contents = _Contents(about=_About.model_validate(about), files=self._files)
-        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1))
+        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
         for name in (_FIRST, _LIST):
             _sync(self._partial / name)
         _put_in_place(self._partial, self._folder)

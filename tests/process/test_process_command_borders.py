@@ -1,0 +1,258 @@
+"""Where the commands meet a shell: dashes, Ctrl-C, closed pipes, outputs that cannot show a character."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from process_server import Application, ServerProcess, child_environment
+
+pytestmark = pytest.mark.process
+
+TEMPERATURE, NAME = "/3303/0/5601", "/3/0/15"
+OFFSET = "/3308/0/5900"
+TEXT = "Grüße, 日本 €"
+COMMANDS = {
+    "mirror": "from mirror_sdk.cli import main; main(prog_name='mirror')",
+    "mirror-server": "from mirror_server.cli import main; main(prog_name='mirror-server')",
+}
+PATIENCE_SECONDS = 60
+
+
+class Shell:
+    """Runs commands as a shell does, each in a process of its own."""
+
+    def __init__(self, server: ServerProcess, application: Application) -> None:
+        self.base = {"API_HOST": server.url, "API_KEY": application.key, "PYTHONUNBUFFERED": "1"}
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-c", COMMANDS["mirror"], *words]
+        environment = child_environment(**self.base, **variables)
+        return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+    @contextmanager
+    def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-c", COMMANDS["mirror"], *words]
+        environment = child_environment(**self.base)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@pytest.fixture
+def shell(shared_server: ServerProcess, application: Application) -> Shell:
+    return Shell(shared_server, application)
+
+
+@pytest.fixture
+def device(application: Application) -> str:
+    """A device with a name and values that few encodings can show."""
+    name = f"käse-日本-{os.urandom(4).hex()}"
+    application.name = name
+    application.add_device(
+        name,
+        {"path": OFFSET, "value": "1", "writable": True, "observable": True},
+        {"path": NAME, "value": TEXT, "writable": True, "observable": True},
+    )
+    return name
+
+
+def value_of(shell: Shell, device: str, path: str) -> str:
+    return shell.run("read", device, path, PYTHONIOENCODING="utf-8").stdout.decode().removesuffix("\n")
+
+
+@pytest.mark.parametrize("written", ["-5", "-0.5", "-1e3", "-1.5E-3"])
+@pytest.mark.parametrize("dashes", [[], ["--"]], ids=["plain", "behind two dashes"])
+def test_a_number_below_zero_is_a_value(shell: Shell, device: str, written: str, dashes: list[str]) -> None:
+    ended = shell.run("write", device, OFFSET, *dashes, written)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert float(value_of(shell, device, OFFSET)) == float(written)
+
+
+def test_options_are_options_beside_a_number_below_zero(shell: Shell, device: str) -> None:
+    for words in (["--timeout", "30", device, OFFSET, "-2"], [device, OFFSET, "-3", "--timeout=30"]):
+        assert shell.run("write", *words).returncode == 0
+    assert value_of(shell, device, OFFSET) == "-3.0"
+    for words, told in [
+        ([device, OFFSET, "-4", "--tiemout", "3"], b"--timeout"),
+        ([device, OFFSET, "--tiemout"], b"--timeout"),
+        ([device, OFFSET, "-4", "--timeout", "-1"], b"is not in the range"),
+        ([device, NAME, "-none-"], b"-- -none-"),
+        ([device, NAME, "--none"], b"-- --none"),
+    ]:
+        ended = shell.run("write", *words)
+        assert (ended.returncode, ended.stdout) == (2, b"")
+        assert told in ended.stderr
+    assert value_of(shell, device, OFFSET) == "-3.0"
+    assert value_of(shell, device, NAME) == TEXT
+    for help_option in ("-h", "--help"):
+        assert b"Usage: mirror write" in shell.run("write", device, NAME, help_option).stdout
+
+
+@pytest.mark.parametrize("text", ["-none-", "--none", "-h", "-", "--timeout"])
+def test_a_text_that_begins_with_a_dash_goes_behind_two(shell: Shell, device: str, text: str) -> None:
+    assert shell.run("write", device, NAME, "--", text).returncode == 0
+    assert value_of(shell, device, NAME) == text
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
+def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
+    shell: Shell, application: Application, device: str, how: signal.Signals, form: list[str]
+) -> None:
+    assert shell.run("subscribe", device, OFFSET).returncode == 0
+    with shell.running("watch", "--path", OFFSET, *form) as watching:
+        first_line(watching, application, device)
+        watching.send_signal(how)
+        _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert (watching.returncode, complaint) == (0, "")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
+def test_a_watch_whose_reader_has_enough_ends_quietly(
+    shell: Shell, application: Application, device: str, form: list[str]
+) -> None:
+    assert shell.run("subscribe", device, OFFSET).returncode == 0
+    with shell.running("watch", "--path", OFFSET, *form) as watching:
+        first_line(watching, application, device)
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        watching.stdout.close()
+        change_until(lambda: watching.poll() is not None, application, device)
+        assert (watching.returncode, watching.stderr.read()) == (1, "")
+
+
+def first_line(watching: subprocess.Popen[str], application: Application, device: str) -> str:
+    """The first line it shows, of changes that are made until then."""
+    assert watching.stdout is not None
+    output = watching.stdout.fileno()
+    os.set_blocking(output, False)
+    read = bytearray()
+
+    def is_shown() -> bool:
+        assert watching.poll() is None
+        try:
+            read.extend(os.read(output, 4096))
+        except BlockingIOError:
+            return False
+        return b"\n" in read
+
+    change_until(is_shown, application, device)
+    os.set_blocking(output, True)
+    return read.decode()
+
+
+def change_until(is_so: Callable[[], bool], application: Application, device: str) -> None:
+    ids = {one["endpoint_name"]: one["id"] for one in application.json("GET", "/sim/v1/devices")["data"]}
+    for value in range(10_000):
+        if is_so():
+            return
+        application.http.put(f"/sim/v1/devices/{ids[device]}/resources{OFFSET}", json={"value": str(value)})
+    pytest.fail("it did not come")
+
+
+SHOWN = [
+    ["devices"],
+    ["get", "{device}"],
+    ["read", "{device}", NAME],
+    ["drift"],
+    ["requests"],
+    ["get", "nobody-日本"],
+    ["write", "{device}", OFFSET, "日本"],
+    ["plan", "{plan}"],
+    ["plan", "{plan}", "--apply"],
+    ["watch", "--device", "{device}", "--timeout", "0"],
+    ["日本"],
+    ["snapshot", "日本.xlsx"],
+    ["--help"],
+]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_what_an_output_cannot_show_is_an_escape(
+    shell: Shell, device: str, tmp_path: Path, words: list[str], encoding: str
+) -> None:
+    shell.run("read", device, NAME)
+    wanted = tmp_path / "gewünscht.csv"
+    wanted.write_text(f"device,path,value\n{device},{NAME},{TEXT}\n", encoding="utf-8")
+    given = [word.format(device=device, plan=wanted) for word in words]
+    ended = shell.run(*given, PYTHONIOENCODING=encoding)
+    told = ended.stdout.decode(encoding) + ended.stderr.decode(encoding)
+    assert ended.returncode in {0, 1, 2}
+    assert "Traceback" not in told
+    assert "日".encode() not in ended.stdout + ended.stderr
+    if words[0] in {"get", "read", "devices", "plan"}:
+        assert r"\u65e5" in told
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str, encoding: str) -> None:
+    (row,) = json.loads(shell.run("read", device, NAME, "--json", PYTHONIOENCODING=encoding).stdout.decode("ascii"))
+    assert row["value"] == TEXT
+    shown = shell.run("read", device, NAME, "--csv", PYTHONIOENCODING=encoding).stdout.decode("utf-8")
+    (cells,) = csv.DictReader(io.StringIO(shown))
+    assert cells["value"] == TEXT
+    listed = shell.run("devices", "--csv", PYTHONIOENCODING=encoding).stdout.decode("utf-8")
+    assert device in [cells["endpoint_name"] for cells in csv.DictReader(io.StringIO(listed))]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_the_operators_commands_show_what_they_can(tmp_path: Path, encoding: str) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-c", COMMANDS["mirror-server"], *words, "--database", url]
+        environment = child_environment(PYTHONIOENCODING=encoding)
+        return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+    url = f"sqlite:///{tmp_path / '日本.db'}"
+    assert run("keys", "create", "日本 €").returncode == 0
+    listed = run("keys", "list")
+    assert listed.returncode == 0
+    assert r"\u65e5\u672c" in listed.stdout.decode(encoding)
+    written = run("backup", str(tmp_path / "日.db"))
+    assert (written.returncode, r"\u65e5.db" in written.stdout.decode(encoding)) == (0, True)
+    refused = run("keys", "renew", "東京")
+    assert (refused.returncode, r"\u6771" in refused.stderr.decode(encoding)) == (1, True)
+
+
+def test_after_a_failed_canary_the_others_are_not_sent(
+    shell: Shell, application: Application, device: str, tmp_path: Path
+) -> None:
+    others = [f"other-{os.urandom(4).hex()}" for _ in range(2)]
+    for name in others:
+        application.add_device(name, {"path": OFFSET, "value": "1", "writable": True})
+    ids = {one["endpoint_name"]: one["id"] for one in application.json("GET", "/sim/v1/devices")["data"]}
+    application.patch_device(ids[device], answer="reject")
+    wanted = tmp_path / "wanted.csv"
+    rows = "".join(f"{name},{OFFSET},20\n" for name in (device, *others))
+    wanted.write_text(f"device,path,value\n{rows}", encoding="utf-8")
+    ended = shell.run("plan", str(wanted), "--apply", "--json")
+    assert ended.returncode == 1
+    assert [row["status"] for row in json.loads(ended.stdout)] == ["failure", "not sent", "not sent"]
+    assert [row["latency"] is None for row in json.loads(ended.stdout)] == [False, True, True]
+    assert b"stopped: the first write" in ended.stderr
+    table = shell.run("plan", str(wanted), "--apply").stdout.decode()
+    assert table.count("not sent") == 2
+    assert "queued" not in table
+
+
+def test_a_plan_applied_by_the_command_tells_spans_of_the_clock_here(
+    shell: Shell, application: Application, device: str, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text(f"device,path,value\n{device},{OFFSET},20\n", encoding="utf-8")
+    (row,) = json.loads(shell.run("plan", str(wanted), "--apply", "--json").stdout)
+    assert row["status"] == "success"
+    assert 0 <= row["latency"] < PATIENCE_SECONDS
