@@ -73,6 +73,11 @@ async def planned(client: AsyncMirrorClient) -> Any:
     return await client.plan([(device_id, SWITCH, True)])
 
 
+async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
+    device_id = (await client.list_devices()).ids[0]
+    return [await client.begin_read(device_id, SWITCH)]
+
+
 async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
     (await planned(client)).save(folder / "plan.json")
     return folder / "plan.json"
@@ -84,6 +89,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "snapshot_dataset": (lambda c, _: nothing(c), lambda c, _, folder: c.snapshot_dataset(folder / "dataset")),
     "refresh": (lambda c, _: c.snapshot(), lambda c, frame, _: c.refresh(frame)),
     "events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.events_frame(after=0, timeout=0)),
+    "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
     "plan": (lambda c, _: nothing(c), lambda c, _, __: planned(c)),
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
     "apply": (lambda c, _: planned(c), lambda _, plan, __: plan.apply()),
@@ -150,7 +156,7 @@ asyncio.run(main())
             "client.refresh({})",
         ),
         *("client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.load_plan('none')"),
-        "client.record('run.parquet', devices=[])",
+        *("client.requests_frame([])", "client.record('run.parquet', devices=[])"),
     ],
 )
 def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
