@@ -101,6 +101,14 @@ class AsyncSender:
         """Close the connections; harmless when they are closed."""
         await self._http.aclose()
 
+    def whole(self, timeout: float | None) -> Deadline | None:
+        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
+
+        Raises:
+            ValueRefused: It is no limit.
+        """
+        return None if timeout is None else self.deadline(timeout)
+
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call; see :meth:`mirror_sdk._sender.Sender.deadline`.
 
@@ -121,7 +129,8 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._require_loop()
-        deadline = self.deadline(self._timeout_seconds + operation.hold_seconds if timeout is None else timeout)
+        usual_seconds = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds)
+        deadline = self.deadline(usual_seconds if timeout is None else timeout)
         try:
             if operation.hold_seconds:
                 return await self._send(operation, deadline)

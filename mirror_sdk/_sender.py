@@ -94,6 +94,14 @@ class Sender:
         """Close the connections; harmless when they are closed."""
         self._http.close()
 
+    def whole(self, timeout: float | None) -> Deadline | None:
+        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
+
+        Raises:
+            ValueRefused: It is no limit.
+        """
+        return None if timeout is None else self.deadline(timeout)
+
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
 
@@ -116,7 +124,8 @@ class Sender:
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        deadline = self.deadline(self._timeout_seconds + operation.hold_seconds if timeout is None else timeout)
+        usual_seconds = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds)
+        deadline = self.deadline(usual_seconds if timeout is None else timeout)
         try:
             return self._repeat(operation, deadline, lambda: operation.finish(self._exchange(operation, deadline)))
         except MirrorError as error:
