@@ -20,6 +20,7 @@ from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
+from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Entry, Expectation, Inbox
@@ -161,7 +162,7 @@ class AsyncAnswerPump:
         Raises:
             MirrorError: The position from which to wait for it could not be found.
         """
-        most_seconds = min(within_seconds, DEFAULT_HOLD_SECONDS)
+        most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
         deadline = self._clock() + most_seconds
         # A reader that has lost its position is about to find it; a second search could skip what came between.
         while self._is_reading and not self.reader.is_placed and self._clock() < deadline:
@@ -303,7 +304,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     async def _begin(self) -> None:
         if not self._reader.is_placed:
-            await self._reader.go_to_end()
+            await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
 
 
 class AsyncWatch:

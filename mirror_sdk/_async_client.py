@@ -14,9 +14,10 @@ from weakref import WeakSet
 import httpx
 
 from mirror_sdk import _operations
-from mirror_sdk._arguments import count, optional_seconds, seconds, text
+from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._deadline import wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -164,10 +165,11 @@ class AsyncMirrorClient:
     def __reduce__(self) -> NoReturn:
         raise cannot_be_sent(self)
 
-    async def is_healthy(self) -> bool:
+    async def is_healthy(self, *, timeout: float | None = None) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
+        deadline = self._sender.deadline(timeout)
         try:
-            return await self._send(_operations.get_health())
+            return await self._send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:
@@ -195,47 +197,50 @@ class AsyncMirrorClient:
         id: str | None = None,  # noqa: A002 - the directory's own name for it
         filters: Mapping[str, object] | None = None,
         limit: int | None = None,
+        timeout: float | None = None,
     ) -> DeviceList:
         """As :meth:`mirror_sdk.MirrorClient.list_devices`."""
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
         limit = count("limit", limit)
+        deadline = self._sender.deadline(timeout)
         devices: list[Device] = []
         pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(devices) < limit:
-            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after), deadline)
             after = pages.next_after(page)
             devices += page.data
             if after is None:
                 break
         return DeviceList(devices[:limit])
 
-    async def get_device(self, device_id: DeviceLike) -> DeviceObject:
+    async def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """As :meth:`mirror_sdk.MirrorClient.get_device`."""
-        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object))
+        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object, timeout=timeout))
 
-    async def get_directory_device(self, device_id: DeviceLike) -> Device:
+    async def get_directory_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
         """As :meth:`mirror_sdk.MirrorClient.get_directory_device`."""
-        return await self._about(device_id, _operations.get_directory_device)
+        return await self._about(device_id, _operations.get_directory_device, timeout=timeout)
 
-    async def list_resources(self, device_id: DeviceLike) -> list[EndpointResource]:
+    async def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
         """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
-        return await self._about(device_id, _operations.list_resources)
+        return await self._about(device_id, _operations.list_resources, timeout=timeout)
 
-    async def explain(self, device_id: DeviceLike, path: str) -> Explanation:
+    async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """As :meth:`mirror_sdk.MirrorClient.explain`."""
-        device = await self.get_directory_device(device_id)
+        deadline = self._sender.deadline(timeout)
+        device = await self.get_directory_device(device_id, timeout=deadline)
         return explain(
             Facts(
                 device=device,
-                mirrored=await self.get_device(device),
+                mirrored=await self.get_device(device, timeout=deadline),
                 path=path,
-                announced=await self.list_resources(device),
-                subscription=await _if_allowed(self.subscription_state(device, path)),
-                rules=await _if_allowed(self.get_presubscriptions()),
-                waiting=await _if_allowed(self.list_device_requests(device)),
+                announced=await self.list_resources(device, timeout=deadline),
+                subscription=await _if_allowed(self.subscription_state(device, path, timeout=deadline)),
+                rules=await _if_allowed(self.get_presubscriptions(timeout=deadline)),
+                waiting=await _if_allowed(self.list_device_requests(device, timeout=deadline)),
             )
         )
 
@@ -246,13 +251,17 @@ class AsyncMirrorClient:
         paths: Sequence[str] | None = None,
         raw: bool = False,
         tz: str | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
         await import_off_loop("mirror_sdk.frames")
         parts = await off_loop(StateParts, paths=paths, raw=raw)
-        chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
+        whole = self._sender.whole(timeout)
+        chosen = (
+            (await self._list_ids({}, whole)) if devices is None else await self._ids_of_all(devices, timeout=whole)
+        )
         for begin in range(0, len(chosen), MOST_AT_ONCE):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE], whole))
         return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
@@ -267,21 +276,23 @@ class AsyncMirrorClient:
         raw: bool = False,
         tz: str | None = None,
         compression: Compression | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
         await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices),
+            None if devices is None else await self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
             server=self.base_url,
             compression=compression,
         )
-        return await self._frame_of(request)
+        return await self._frame_of(request, whole)
 
     async def snapshot_dataset(
         self,
@@ -298,15 +309,17 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
         devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
         overwrite: bool = False,
+        timeout: float | None = None,
     ) -> SnapshotDataset:
         """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
         await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices),
+            None if devices is None else await self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
@@ -317,33 +330,37 @@ class AsyncMirrorClient:
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
         )
         async with entered_off_loop(writer):
-            taken = await self._take(request, writer.add)
+            taken = await self._take(request, writer.add, whole)
             return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
 
-    async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+    async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """As :meth:`mirror_sdk.MirrorClient.refresh`."""
         await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
         try:
-            taken, tables = await self._take_tables(request)
+            taken, tables = await self._take_tables(request, whole)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, tables = await self._take_tables(request)
+            taken, tables = await self._take_tables(request, whole)
         return await off_loop(refreshing.refreshed, frame, request, taken, tables)
 
     # Device requests
 
-    async def list_device_requests(self, device_id: DeviceLike | None = None) -> list[WaitingRequest]:
+    async def list_device_requests(
+        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
+    ) -> list[WaitingRequest]:
         """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
-        asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True))
+        deadline = self._sender.deadline(timeout)
+        asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True), deadline)
         waiting: list[WaitingRequest] = []
         pages = _operations.Pages()
         after: str | None = None
         while True:
-            page = await self._send(_operations.list_waiting_requests(asked, after=after))
+            page = await self._send(_operations.list_waiting_requests(asked, after=after), deadline)
             after = pages.next_after(page)
             waiting += page.data
             if after is None:
@@ -357,10 +374,11 @@ class AsyncMirrorClient:
         accept: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_read`."""
         return await self._begin(
-            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept
+            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
         )
 
     async def begin_write(
@@ -373,6 +391,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
         payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
@@ -382,6 +401,7 @@ class AsyncMirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=payload,
             content_type=content_type,
         )
@@ -394,6 +414,7 @@ class AsyncMirrorClient:
         *,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.begin_execute`."""
         return await self._begin(
@@ -402,6 +423,7 @@ class AsyncMirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
@@ -413,12 +435,13 @@ class AsyncMirrorClient:
         path: str,
         *,
         method: Method = "GET",
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """As :meth:`mirror_sdk.MirrorClient.resume_request`."""
         pump = AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox())
         return AsyncDeviceRequest(
             async_id=async_id,
-            device_id=await self._run(id_of(self._names, device_id, anew=True)),
+            device_id=await self._run(id_of(self._names, device_id, anew=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -437,9 +460,11 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> PythonValue | None:
         """As :meth:`mirror_sdk.MirrorClient.read_value`."""
-        wait_seconds = optional_seconds("timeout", timeout)
-        request = await self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return (await request.result(wait_seconds)).python
+        wait = wait_of(timeout)
+        request = await self.begin_read(
+            device_id, path, accept=accept, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        return (await request.result(wait)).python
 
     async def write_value(
         self,
@@ -453,7 +478,7 @@ class AsyncMirrorClient:
         allow_read_only: bool = False,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.write_value`."""
-        wait_seconds = optional_seconds("timeout", timeout)
+        wait = wait_of(timeout)
         request = await self.begin_write(
             device_id,
             path,
@@ -461,8 +486,9 @@ class AsyncMirrorClient:
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
+            timeout=self._sender.to_place(wait),
         )
-        await request.result(wait_seconds)
+        await request.result(wait)
 
     async def execute(
         self,
@@ -474,11 +500,15 @@ class AsyncMirrorClient:
         timeout: float | None = None,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.execute`."""
-        wait_seconds = optional_seconds("timeout", timeout)
-        request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
-        await request.result(wait_seconds)
+        wait = wait_of(timeout)
+        request = await self.begin_execute(
+            device_id, path, argument, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        await request.result(wait)
 
-    async def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> AsyncPlan:
+    async def plan(
+        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+    ) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.plan`."""
         await import_off_loop("mirror_sdk.plan")
         import pandas as pd
@@ -487,8 +517,11 @@ class AsyncMirrorClient:
 
         # What makes the rows may belong to this thread.
         wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
-        found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
-        return await self._plan_of(await off_loop(with_ids, wants, found.ids), await self._run(unclear(found)))
+        whole = self._sender.whole(timeout)
+        found = await self._run(look_up(self._names, await off_loop(names_in, wants)), whole)
+        return await self._plan_of(
+            await off_loop(with_ids, wants, found.ids), await self._run(unclear(found), whole), whole
+        )
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
         """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
@@ -508,43 +541,53 @@ class AsyncMirrorClient:
 
     # Subscriptions
 
-    async def subscribe(self, device_id: DeviceLike, path: str) -> None:
+    async def subscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.subscribe`."""
-        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True)
+        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
-    async def unsubscribe(self, device_id: DeviceLike, path: str) -> None:
+    async def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.unsubscribe`."""
-        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True)
+        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True, timeout=timeout)
 
-    async def is_subscribed(self, device_id: DeviceLike, path: str) -> bool:
+    async def is_subscribed(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """As :meth:`mirror_sdk.MirrorClient.is_subscribed`."""
-        return await self._about(device_id, partial(_operations.get_subscription, path=path), anew=True)
+        return await self._about(
+            device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout
+        )
 
-    async def subscription_state(self, device_id: DeviceLike, path: str) -> SubscriptionState:
+    async def subscription_state(
+        self, device_id: DeviceLike, path: str, *, timeout: float | None = None
+    ) -> SubscriptionState:
         """As :meth:`mirror_sdk.MirrorClient.subscription_state`."""
-        return await self._about(device_id, partial(_operations.get_subscription_state, path=path), anew=True)
+        return await self._about(
+            device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
+        )
 
-    async def list_subscriptions(self, device_id: DeviceLike) -> list[str]:
+    async def list_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[str]:
         """As :meth:`mirror_sdk.MirrorClient.list_subscriptions`."""
-        return await self._about(device_id, _operations.list_subscriptions, anew=True)
+        return await self._about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
 
-    async def delete_subscriptions(self, device_id: DeviceLike) -> None:
+    async def delete_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_subscriptions`."""
-        await self._about(device_id, _operations.delete_subscriptions, anew=True)
+        await self._about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
 
-    async def get_presubscriptions(self) -> list[PresubscriptionRule]:
+    async def get_presubscriptions(self, *, timeout: float | None = None) -> list[PresubscriptionRule]:
         """As :meth:`mirror_sdk.MirrorClient.get_presubscriptions`."""
-        return await self._send(_operations.get_presubscriptions())
+        return await self._send(_operations.get_presubscriptions(), timeout)
 
     async def put_presubscriptions(
-        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool = False
+        self,
+        rules: Iterable[PresubscriptionRule | Mapping[str, object]],
+        *,
+        apply_now: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.put_presubscriptions`."""
-        await self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
+        await self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
-    async def delete_presubscriptions(self) -> None:
+    async def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_presubscriptions`."""
-        await self._send(_operations.delete_presubscriptions())
+        await self._send(_operations.delete_presubscriptions(), timeout)
 
     # Events
 
@@ -591,14 +634,16 @@ class AsyncMirrorClient:
         *,
         paths: Collection[str] | None = None,
         device_ids: Collection[DeviceLike] | None = None,
+        timeout: float | None = None,
     ) -> AsyncWatch:
         """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids"))
+        deadline = self._sender.deadline(timeout)
+        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids", deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
-        await reader.go_to_end()
+        await reader.go_to_end(deadline)
         watch = AsyncWatch(reader, callback, wants)
         self._watches.add(watch)
         return watch
@@ -611,13 +656,15 @@ class AsyncMirrorClient:
         paths: Sequence[str] | None = None,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+        timeout: float | None = None,
     ) -> AsyncRecorder:
         """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
 
-        chosen = None if devices is None else await self._ids_of_all(devices)
+        whole = self._sender.whole(timeout)
+        chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         make_tape = partial(
             Tape,
             path,
@@ -631,44 +678,57 @@ class AsyncMirrorClient:
         recorder = await begin_recording(
             make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
-            lambda: self.state_frame(chosen, paths=paths),
+            lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            whole,
         )
         self._watches.add(recorder)
         return recorder
 
-    async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
+    async def use_webhook(
+        self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None
+    ) -> None:
         """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = AsyncCallbackReader(receiver)
-        await self._send(_operations.put_callback(address, receiver.headers))
+        await self._send(_operations.put_callback(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AsyncAnswerPump(reader, Inbox())
 
-    async def use_long_polling(self) -> None:
+    async def use_long_polling(self, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.use_long_polling`."""
-        await self._send(_operations.delete_callback())
+        await self._send(_operations.delete_callback(), timeout)
         self._callbacks = None
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
 
-    async def delete_poll_channel(self) -> None:
+    async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
-        await self._send(_operations.delete_poll_channel())
+        await self._send(_operations.delete_poll_channel(), timeout)
 
-    async def _about(self, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool = False) -> T:
-        return await self._run(send_about(self._names, device, operation, anew=anew))
+    async def _about(
+        self,
+        device: DeviceLike,
+        operation: Callable[[str], Operation[T]],
+        *,
+        anew: bool = False,
+        timeout: float | None = None,
+    ) -> T:
+        return await self._run(send_about(self._names, device, operation, anew=anew), timeout)
 
-    async def _ids_of_all(self, devices: Iterable[DeviceLike], argument: str = "devices") -> list[str]:
-        return await self._run(ids_of(self._names, devices, argument))
+    async def _ids_of_all(
+        self, devices: Iterable[DeviceLike], argument: str = "devices", timeout: float | None = None
+    ) -> list[str]:
+        return await self._run(ids_of(self._names, devices, argument), timeout)
 
-    async def _run(self, steps: Steps[T]) -> T:
+    async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, and give what comes of it."""
+        deadline = self._sender.deadline(timeout)
         try:
             operation = next(steps)
             while True:
                 try:
-                    answer = await self._send(operation)
+                    answer = await self._send(operation, deadline)
                 except MirrorError as error:
                     operation = steps.throw(error)
                 else:
@@ -677,15 +737,17 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return await off_loop(request.frame, *await self._take_tables(request))
+    async def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
+        return await off_loop(request.frame, *await self._take_tables(request, timeout))
 
-    async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
+    async def _take_tables(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
-        taken = await self._take(request, tables.append)
+        taken = await self._take(request, tables.append, timeout)
         return taken, tables
 
-    async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+    async def _take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
         await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -694,29 +756,43 @@ class AsyncMirrorClient:
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken = await self._sender.receive(request.operation(form), read)
+                taken = await self._sender.receive(request.operation(form), read, timeout)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    await self._send(_operations.get_directory_device(device_id))
+                    await self._send(_operations.get_directory_device(device_id), timeout)
                 return taken
-        return await self._take_one_by_one(request, reading.OneByOne(request, keep))
+        return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 
-    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
-        chosen = await self._ids_of(request)
+    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+        chosen = await self._ids_of(request, timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME], timeout))
         return parts.taken()
 
-    async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+    async def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
         if request.names_devices:
             return sorted(request.device_ids or ())
-        listed = (await self.list_devices(filters=request.sent_filters)).ids
+        listed = await self._list_ids(request.sent_filters, timeout)
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
+    async def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
+        """The ids of a fleet: without a limit on all of them each page has the client's."""
+        ids: list[str] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while True:
+            page = await self._send(_operations.list_devices(filters, limit=None, after=after), timeout)
+            after = pages.next_after(page)
+            ids += [device.id for device in page.data]
+            if after is None:
+                return ids
+
+    async def _plan_of(
+        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
@@ -724,20 +800,22 @@ class AsyncMirrorClient:
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in await off_loop(list, device_chunks(wants)):
-            listed = await self.list_devices(filters={"id__in": chunk})
+            listed = await self.list_devices(filters={"id__in": chunk}, timeout=timeout)
             for begin in range(0, len(listed), MOST_AT_ONCE):
                 some = listed[begin : begin + MOST_AT_ONCE]
-                known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
+                known |= await off_loop(known_devices, some, await self._get_devices(some.ids, timeout), paths)
         planned = await off_loop(check_all, wants, known, reasons or {})
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
-    async def _get_object(self, device_id: str) -> DeviceObject:
-        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))
+    async def _get_object(self, device_id: str, timeout: float | None = None) -> DeviceObject:
+        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id), timeout))
 
-    async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+    async def _get_devices(self, chosen: Sequence[str], timeout: float | None = None) -> list[DeviceObject]:
         objects: list[DeviceObject] = []
         for begin in range(0, len(chosen), MOST_AT_ONCE):
-            objects += await asyncio.gather(*map(self._get_object, chosen[begin : begin + MOST_AT_ONCE]))
+            objects += await asyncio.gather(
+                *(self._get_object(one, timeout) for one in chosen[begin : begin + MOST_AT_ONCE])
+            )
         return objects
 
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
@@ -783,6 +861,7 @@ class AsyncMirrorClient:
         payload: bytes | None = None,
         content_type: str | None = None,
         pump: AsyncAnswerPump | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
         identity = uuid.uuid4().hex if async_id is None else async_id
@@ -797,10 +876,11 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
         )
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = await self._run(id_of(self._names, device, anew=True))
+        deadline = self._sender.deadline(timeout)
+        device_id = await self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
-        expectation = await pump.expect(identity)
-        accepted = await self._run(send_to(device, operation(device_id)))
+        expectation = await pump.expect(identity, deadline)
+        accepted = await self._run(send_to(device, operation(device_id)), deadline)
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,

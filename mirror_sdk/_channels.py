@@ -17,6 +17,7 @@ from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
+from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Expectation, Inbox
@@ -166,7 +167,7 @@ class AnswerPump:
         """
         with self._turn:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            most_seconds = min(within_seconds, DEFAULT_HOLD_SECONDS)
+            most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
             self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, most_seconds)
             if not self._is_reading and self._is_stale():
                 self.reader.go_to_end(within_seconds)
