@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from types import TracebackType
@@ -25,7 +25,14 @@ from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Entry, Expectation, Inbox
 from mirror_sdk._off_loop import Turns, to_the_end
-from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk._reports import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+    utc_now,
+    warn_of,
+)
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -174,34 +181,67 @@ class AsyncAnswerPump:
         return self.inbox.expect(async_id)
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
-        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
 
         Raises:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        remaining_seconds = timeout_seconds
-        while expectation.answer is None:
-            if not self._is_reading:
-                limit_seconds = poll_limit(timeout_seconds, remaining_seconds)
-                await self._as_reader(self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), limit_seconds))
-            elif remaining_seconds > 0:
+        is_at_end = False
+        while expectation.answer is None and (remaining_seconds := deadline - self._clock()) > 0:
+            if self._is_reading:
                 await self._look_on(remaining_seconds)
-            remaining_seconds = deadline - self._clock()
-            if remaining_seconds <= 0:
-                break
+                is_at_end = True
+            else:
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                hold_seconds = min(remaining_seconds, DEFAULT_HOLD_SECONDS)
+                batch = await self._as_reader(self._read(hold_seconds, within_seconds))
+                is_at_end = not batch.entries
+        if not is_at_end:
+            await self.look([expectation], poll_limit(timeout_seconds, 0))
         return expectation.answer
+
+    async def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """As :meth:`mirror_sdk._channels.AnswerPump.look`.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        if self._is_reading:
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            await self._look(self.reader.beside(self._position), awaited, within_seconds)
+        else:
+            await self._as_reader(self._look(self.reader, awaited, within_seconds))
+
+    async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = await self._read(pause_seconds, within_seconds)
+            else:
+                batch = await reader.read(pause_seconds, within_seconds)
+                turns = Turns()
+                for entry in batch.entries:
+                    self.inbox.feed_answers([entry], async_ids)
+                    await turns.give()
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
-    async def _as_reader(self, reading: Awaitable[None]) -> None:
+    async def _as_reader(self, reading: Awaitable[T]) -> T:
         """Read while the others look on; whatever ends it, one of them goes on."""
         self._is_reading = True
         try:
-            await reading
+            return await reading
         finally:
             self._is_reading = False
             for onlooker in self._onlookers:
@@ -216,13 +256,14 @@ class AsyncAnswerPump:
         finally:
             self._onlookers.discard(onlooker)
 
-    async def _read(self, hold_seconds: float, within_seconds: float) -> None:
+    async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
         # The position has moved on: what is left out now would be lost.
         unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
         warn_of(batch.gap, unreadable)
+        return batch
 
     async def _feed(self, entries: Iterable[Entry]) -> set[str]:
         unreadable: set[str] = set()
@@ -239,6 +280,12 @@ class AsyncEvents(AsyncIterator[Event]):
     They begin at the first step of the iteration, because only then there is something to wait for. To have them from
     an earlier moment on, enter it: ``async with client.events() as events:`` begins there. A step that is cancelled
     loses nothing; the next one goes on.
+
+    >>> async with client.events(limit=1) as events:
+    ...     await client.subscribe(station, "/3303/0/5700")
+    ...     async for event in events:
+    ...         print(event.kind, event.value)
+    observation 21.5
     """
 
     def __init__(
@@ -363,7 +410,13 @@ class AsyncWatch:
         return tuple(self._errors)
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end.
+
+        >>> watch = await client.watch(print)
+        >>> await watch.stop()
+        >>> watch.is_running
+        False
+        """
         if self._is_of_parent:
             return
         self._task.cancel()

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, Self, TypeVar
 
@@ -21,7 +21,14 @@ from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Expectation, Inbox
-from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk._reports import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+    utc_now,
+    warn_of,
+)
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -176,22 +183,61 @@ class AnswerPump:
             return self.inbox.expect(async_id)
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
-        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
 
         Raises:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        remaining_seconds = timeout_seconds
-        while self._get_turn(expectation, remaining_seconds):
+        is_at_end = False
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not self._get_turn(expectation, remaining_seconds):
+                is_at_end = True
+                break
             try:
-                self._read(remaining_seconds, poll_limit(timeout_seconds, remaining_seconds))
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                is_at_end = not self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds).entries
             finally:
                 self._end_turn()
-            remaining_seconds = deadline - self._clock()
-            if remaining_seconds <= 0:
-                break
+        if not is_at_end:
+            self.look([expectation], poll_limit(timeout_seconds, 0))
         return expectation.answer
+
+    def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
+
+        A failure that may pass is asked past, for a few seconds; what it is then stands in ``last_failure``.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        with self._turn:
+            is_turn = not self._is_reading
+            self._is_reading = True
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            reader = self.reader if is_turn else self.reader.beside(self._position)
+        try:
+            self._look(reader, awaited, within_seconds)
+        finally:
+            if is_turn:
+                self._end_turn()
+
+    def _look(self, reader: Reader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = self._read(pause_seconds, within_seconds)
+            else:
+                batch = reader.read(pause_seconds, within_seconds)
+                with self._turn:
+                    self.inbox.feed_answers(batch.entries, async_ids)
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
@@ -207,13 +253,14 @@ class AnswerPump:
             self._is_reading = True
             return True
 
-    def _read(self, seconds: float, within_seconds: float) -> None:
-        batch = self.reader.read(min(seconds, DEFAULT_HOLD_SECONDS), within_seconds)
+    def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = self.reader.read(hold_seconds, within_seconds)
         with self._turn:
             unreadable = self.inbox.feed(batch.entries)
             self._position = self.reader.position
             self._last_read_at = self._clock()
         warn_of(batch.gap, unreadable)
+        return batch
 
     def _end_turn(self) -> None:
         with self._turn:

@@ -32,7 +32,7 @@ from mirror_sdk._reports import (
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
@@ -104,6 +104,15 @@ class MirrorClient:
       poll is held by the service for a while, which comes on top of the client's.
 
     A ``transport`` of your own is held to it between the pieces of an answer.
+
+    Wherever a method takes a device, that is a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a
+    :class:`Device`, a :class:`DeviceObject`, or the handle of a request to it; where it takes several, these in a list,
+    mixed as one likes. A text of 32 hexadecimal digits is an id, which costs no question. Any other is looked up in the
+    directory, names of a list together: an id goes before a name, and of several devices with a name the one that is
+    registered is meant. What only looks at the mirror remembers for half a minute what a name led to; what asks or
+    writes to a device, or subscribes, looks the name up each time, so that a write never goes to the device that had
+    the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
+    close names; where it names several, :class:`AmbiguousName`, which lists their ids.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -278,7 +287,7 @@ class MirrorClient:
 
         Source: specification E1; wire.md 1.
 
-        >>> client.get_device(station)["/3303/0/5700"].label
+        >>> client.get_device("station-01")["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
         return DeviceObject.from_wire(self._about(device_id, _operations.get_device_object, timeout=timeout))
@@ -354,7 +363,7 @@ class MirrorClient:
         Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
 
         Args:
-            devices: Devices or their ids; ``None`` takes all of the directory.
+            devices: Devices, their ids or endpoint names; ``None`` takes all of the directory.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -398,7 +407,7 @@ class MirrorClient:
         one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
 
         Args:
-            devices: Devices or their ids; ``None`` takes all that match the conditions.
+            devices: Devices, their ids or endpoint names; ``None`` takes all that match the conditions.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -564,7 +573,7 @@ class MirrorClient:
         """Ask a device for the value of a resource, without waiting for it.
 
         Args:
-            device_id: The device.
+            device_id: The device: its id, its endpoint name, or what has its id.
             path: The resource path, such as ``/3303/0/5700``.
             accept: Content type wished for.
             expiry_seconds: For how long the request may wait for the device; the service's default is 2 hours, and
@@ -715,6 +724,29 @@ class MirrorClient:
             _pump=pump,
         )
 
+    def requests_frame(
+        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+    ) -> pd.DataFrame:
+        """The requests table, as the notification log has them now; see :func:`mirror_sdk.frames.requests_frame`.
+
+        Args:
+            requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result().python
+        21.5
+        >>> client.requests_frame([request])["status"].tolist()
+        ['success']
+        """
+        from mirror_sdk.frames import requests_frame
+
+        return requests_frame(requests, tz=tz, server=self.base_url)
+
     def read_value(
         self,
         device_id: DeviceLike,
@@ -798,7 +830,7 @@ class MirrorClient:
         Args:
             wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
                 with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device id, path, value). A missing value is not wanted.
+                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
@@ -1022,7 +1054,8 @@ class MirrorClient:
         Args:
             callback: Takes an event. What it raises is logged and kept in ``Watch.errors``.
             paths: Path patterns (``/3303/*``): only observations of these.
-            device_ids: Only events of these devices. Gaps and unknown entries are always told.
+            device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
+                told.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
@@ -1063,7 +1096,7 @@ class MirrorClient:
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices or their ids; ``None`` takes all, also those to come.
+            devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: How old it may become.
@@ -1182,7 +1215,7 @@ class MirrorClient:
         return self._run(ids_of(self._names, devices, argument), timeout)
 
     def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
-        """Send what has to be asked one after another, and give what comes of it."""
+        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
         deadline = self._sender.deadline(timeout)
         try:
             operation = next(steps)

@@ -118,7 +118,7 @@ class AsyncBench:
         """A device changes a value of its own, or gets a new resource, which the service learns of at the next update.
 
         Args:
-            device_id: The device.
+            device_id: The device: its id, its endpoint name, or what has its id.
             path: The resource path.
             value: As for a write; a text is taken as it is, so that a device can have a value that is wrong.
             observable: Whether it can be observed; a flag that is not given stays as it is.

@@ -22,6 +22,9 @@ from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
 class Bench:
     """The simulated devices of the service a client talks to.
 
+    A device is given as to a client: its id, its endpoint name, or what has its id. The bench itself is asked for
+    names.
+
     Args:
         client: Carries the calls; its key needs the scope ``admin``.
     """
@@ -121,7 +124,7 @@ class Bench:
         """A device changes a value of its own, or gets a new resource, which the service learns of at the next update.
 
         Args:
-            device_id: The device.
+            device_id: The device: its id, its endpoint name, or what has its id.
             path: The resource path.
             value: As for a write; a text is taken as it is, so that a device can have a value that is wrong.
             observable: Whether it can be observed; a flag that is not given stays as it is.

@@ -33,7 +33,8 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]])
 
     Args:
         wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one with
-            the index ``device_id`` and a column per path; or (device id, path, value).
+            the index ``device_id`` and a column per path; or (device, path, value). Devices stand
+            there as ids or names.
 
     Raises:
         ValueRefused: It is none of these.

@@ -90,7 +90,15 @@ class AsyncRecorder:
         return Recording(self.path)
 
     def audit(self) -> Audit:
-        """Whether what is recorded is complete, from when to when, and what is missing."""
+        """Whether what is recorded is complete, from when to when, and what is missing.
+
+        It reads all files, and the loop waits for that: have a thread do it where the recording is large.
+
+        >>> async with await client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> (await asyncio.to_thread(recorder.audit)).events
+        0
+        """
         return self.recording.audit()
 
     async def stop(self) -> None:
@@ -100,6 +108,11 @@ class AsyncRecorder:
 
         Raises:
             OSError: The rest could not be written.
+
+        >>> recorder = await client.record(folder / "run.parquet")
+        >>> await recorder.stop()
+        >>> recorder.is_running
+        False
         """
         if self._is_of_parent:
             return

@@ -190,9 +190,11 @@ class CommandService:
     ) -> None:
         status, category = outcome
         now = self._clock.now()
+        # The clock may have been set back meanwhile, or be that of another server.
+        ended_at = max(now, command.requested_at)
         commands.finish(session, command.command_id, now)
         if command.request.is_write:
-            self._finish_write(session, command, category, now)
+            self._finish_write(session, command, category, ended_at)
         if category is None:
             self._report(session, command, content, now)
         response = events.async_response(
@@ -202,7 +204,7 @@ class CommandService:
             payload=content.payload if content else b"",
             content_type=content.content_type if content else None,
             max_age_seconds=content.max_age_seconds if content else None,
-            at=now,
+            at=ended_at,
         )
         self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
 

@@ -104,7 +104,7 @@ def test_the_applications_of_the_help_are_among_the_examples():
     for part in (
         "FastAPI(lifespan=lifespan)",
         "AsyncMirrorClient.from_env()",
-        "TestClient(app)",
+        "httpx.ASGITransport(app)",
         "Flask(",
         ".to_dict()",
     ):

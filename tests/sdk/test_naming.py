@@ -82,7 +82,7 @@ class Directory:
         path = request.url.path.rstrip("/")
         self.asked.append((request.method, path))
         name = request.url.params.get("endpoint_name__eq")
-        if path == "/v3/devices" and name in self.listed:
+        if path == "/v3/devices" and name in self.listed and "id__eq" not in request.url.params:
             return httpx.Response(200, json={"data": self.listed[name], "has_more": False, "limit": 50, "order": "ASC"})
         return answer
 

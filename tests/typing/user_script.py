@@ -8,7 +8,9 @@ import pandas as pd
 import mirror_sdk
 from mirror_sdk import (
     AsyncMirrorClient,
+    Bench,
     DesiredStatus,
+    DeviceLike,
     DeviceObject,
     DeviceRequest,
     Event,
@@ -70,13 +72,22 @@ async def both(device_id: str) -> float | None:
         return value.python if isinstance(value.python, float) else None
 
 
+def however_it_is_named(client: MirrorClient, bench: Bench, named: DeviceLike) -> list[object]:
+    listed, mirrored = client.get_directory_device(named), client.get_device(named)
+    request = client.begin_read(mirrored, "/3303/0/5700")
+    bench.set_online(bench.list_devices()[0], True)
+    client.snapshot(["light-01", listed, mirrored, request])
+    plain: float | int | str | bool | datetime | bytes | None = mirrored["/3303/0/5700"].value
+    return [plain, mirrored["/3303/0/5700"].desired_value, request.to_dict(), listed.to_json(indent=1)]
+
+
 def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
     plan = client.plan(table)
     result = plan.apply(concurrency=4, canary=2, max_failures=None)
     if not result.attrs["mirror"]["complete"]:
         plan.undo().apply()
     with client.record("run.parquet", paths=["/3303/*"]) as recorder:
-        print(client.explain("id", "/3303/0/5700").why)
+        print(client.explain("light-01", "/3303/0/5700").why)
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
     return [hole.reason for hole in audit.holes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,23 @@ def test_commands_and_registrations_expire(running, machine):
     wait_for(running, key, lambda entry: entry[1].get("error") == "REQUEST_EXPIRED")
     machine.set_clock(30 * DAY_SECONDS)
     wait_for(running, key, lambda entry: entry[0] == "registrations-expired")
+
+
+def test_a_request_never_ends_before_it_began(running, machine):
+    key = running.key()
+    switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
+    device_id = running.add_device(key, "light-1", switch)
+    running.patch(key, device_id, online=False)
+    placed = running.place(key, device_id, "w", "PUT", switch["path"], value="1")
+    machine.set_clock(-HOUR_SECONDS)
+    running.patch(key, device_id, online=True)
+    wait_for(running, key, lambda entry: entry[1].get("id") == "w")
+    (ended,) = [body for _, body in running.log(key) if body.get("id") == "w"]
+    desired = running.resource(key, device_id, switch["path"])["desired"]
+    requested_at = datetime.fromisoformat(placed.headers["Mirror-Requested-At"])
+    assert (desired["status"], datetime.fromisoformat(desired["requested_at"])) == (1, requested_at)
+    assert datetime.fromisoformat(desired["status_updated_at"]) >= requested_at
+    assert ended["timestamp"] >= requested_at.timestamp() * 1000
 
 
 def test_what_was_kept_long_enough_goes(running, machine):
