@@ -731,7 +731,22 @@ class AsyncMirrorClient:
     async def requests_frame(
         self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
     ) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.MirrorClient.requests_frame`."""
+        """The requests table, as the notification log has them now; see :func:`mirror_sdk.frames.requests_frame`.
+
+        Args:
+            requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> (await request.result()).python
+        21.5
+        >>> (await client.requests_frame([request]))["status"].tolist()
+        ['success']
+        """
         rows = list(requests)
         await import_off_loop("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
@@ -21,7 +21,7 @@ from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
-from mirror_sdk.events import EventKind, event_filter, read_events, unreadable_keys
+from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -103,12 +103,19 @@ class Tape:
             OSError: It could not be written.
         """
         now = self._now()
-        events = list(filter(self._wants, read_events(batch, now)))
-        warn_of(batch.gap, unreadable_keys(events))
-        if any(event.kind is EventKind.GAP for event in events):
+        warn_of(batch.gap)
+        if batch.gap is not None:
             self.needs_state = True
+        unreadable: set[str] = set()
+
+        def events() -> Iterator[Event]:
+            for event in filter(self._wants, read_events(batch, now)):
+                unreadable.update(unreadable_keys([event]))
+                yield event
+
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)
-        self.folder.append(events, span, now)
+        self.folder.append(events(), span, now)
+        warn_of(None, unreadable)
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
