@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
+from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
@@ -26,7 +27,10 @@ class AsyncDeviceRequest(PlacedRequest):
         return f"<AsyncDeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     async def done(self) -> bool:
-        """Whether the answer has come; looks once at what is there and does not wait for more.
+        """Whether the answer has come; looks at all that the notification log has now and does not wait for more.
+
+        A failure that may pass is asked past for a few seconds; while the service cannot be asked at all, this is
+        false, and ``result(timeout=0)`` tells why.
 
         Raises:
             APIError: The service refuses to say.
@@ -41,8 +45,8 @@ class AsyncDeviceRequest(PlacedRequest):
         """The value the device answered with; ``NONE`` for a write or an execution that brings none.
 
         Args:
-            timeout: Seconds to wait, up to one more because the wire takes whole ones. The default is
-                ``expiry_seconds`` and a little more, and a minute at most.
+            timeout: Seconds to wait, up to one more because the wire takes whole ones; 0 looks at all that the
+                notification log has now. The default is ``expiry_seconds`` and a little more, and a minute at most.
 
         Raises:
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
@@ -76,7 +80,7 @@ class AsyncDeviceRequest(PlacedRequest):
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = await self._pump.wait(self._expectation, timeout_seconds)
+        answer = await self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
