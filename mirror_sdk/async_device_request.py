@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
+from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
@@ -79,7 +80,7 @@ class AsyncDeviceRequest(PlacedRequest):
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = await self._pump.wait(self._expectation, timeout_seconds)
+        answer = await self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer

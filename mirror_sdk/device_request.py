@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
+from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
@@ -217,7 +218,7 @@ class DeviceRequest(PlacedRequest):
 
     def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = self._pump.wait(self._expectation, timeout_seconds)
+        answer = self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ import pandas as pd
 from mirror_sdk._arguments import real
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
@@ -137,7 +139,8 @@ class Recorder:
         self,
         tape: Tape,
         new_reader: Callable[[int | None, Callable[[float], object]], LogReader],
-        take_state: Callable[[], pd.DataFrame],
+        take_state: Callable[[Deadline | None], pd.DataFrame],
+        deadline: Deadline | None,
     ) -> None:
         self._tape = tape
         self._new_reader = new_reader
@@ -148,9 +151,9 @@ class Recorder:
         try:
             self._reader = new_reader(tape.folder.position, self._stopped.wait)
             if not self._reader.is_placed:
-                self._reader.go_to_end()
+                self._reader.go_to_end(math.inf if deadline is None else deadline)
             # The state is that of a later moment than the position, so that nothing lies between them.
-            tape.begin(self._reader.position, take_state())
+            tape.begin(self._reader.position, take_state(deadline))
         except BaseException:
             tape.folder.close()
             raise
@@ -257,12 +260,12 @@ class Recorder:
                 raise reader.last_failure
             self._tape.write(batch, after=after, seq=reader.position)
         if self._tape.needs_state:
-            self._tape.write_state(self._take_state())
+            self._tape.write_state(self._take_state(None))
 
     def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""
         try:
-            state = self._take_state()
+            state = self._take_state(None)
         except MirrorError:
             _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
             return
