@@ -16,7 +16,21 @@ RESOURCES = [
     {"path": SWITCH, "value": "0", "observable": True, "writable": True},
     {"path": "/3/0/4", "value": "", "executable": True},
 ]
-ODD_NAMES = ["light-01", "Küche, links", "a,b", "100%", "a&b=c#d?e", "..", "/3303/0/5700", "'; drop--", "x" * 64]
+ODD_NAMES = [
+    "light-01",
+    "Küche, links",
+    "a,b",
+    "100%",
+    "a&b=c#d?e",
+    "..",
+    "/3303/0/5700",
+    "'; drop--",
+    "x" * 64,
+    " a ",
+    "a b",
+    "+",
+    "e\u0301",
+]
 
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
@@ -124,6 +138,13 @@ def test_many_names_are_one_question(named, directory, bench):
     directory.asked.clear()
     assert named.snapshot(ids)["device_id"].tolist() == sorted(ids)
     assert directory.questions() == 0
+
+
+def test_names_may_be_long_and_of_any_letters(client, bench):
+    names = [f"{number:02}{'ü' * 61}," if number % 10 == 5 else f"{number:02}{'語' * 62}" for number in range(40)]
+    ids = [bench.add_device(name, RESOURCES[:1]) for name in names]
+    assert client.state_frame(names)["device_id"].tolist() == ids
+    assert client.state_frame(names)["endpoint_name"].tolist() == names
 
 
 def test_a_name_is_remembered_for_a_while_only(named, directory, light):
