@@ -9,21 +9,30 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._cursor import NOTHING, Batch, LogCursor
+from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
+from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Entry, Expectation, Inbox
 from mirror_sdk._off_loop import Turns, to_the_end
-from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk._reports import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+    utc_now,
+    warn_of,
+)
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -51,8 +60,8 @@ class AsyncReader(Protocol):
     def position(self) -> int | None: ...
     @property
     def pause_seconds(self) -> float: ...
-    async def go_to_end(self) -> None: ...
-    async def read(self, hold_seconds: float, /) -> Batch: ...
+    async def go_to_end(self, within_seconds: float = math.inf, /) -> None: ...
+    async def read(self, hold_seconds: float, within_seconds: float = math.inf, /) -> Batch: ...
     def beside(self, position: int | None, /) -> Self: ...
 
 
@@ -94,15 +103,15 @@ class AsyncLogReader:
         """For how long the next poll is put off, because the last one failed."""
         return max(0.0, self._resume_at - self._clock())
 
-    async def go_to_end(self) -> None:
+    async def go_to_end(self, within_seconds: float = math.inf) -> None:
         """Take the present end of the log as the position: what comes after this call will be read.
 
         Raises:
             MirrorError: The end could not be asked for.
         """
-        self._cursor.answered(await self._send(self._cursor.opening_poll()))
+        self._cursor.answered(await self._send(self._cursor.opening_poll(within_seconds)))
 
-    async def read(self, hold_seconds: float) -> Batch:
+    async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait for what follows the position, at most so long; pause instead while a failure is too fresh.
 
         A read that is cancelled leaves the position where it was.
@@ -115,7 +124,7 @@ class AsyncLogReader:
             await self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         try:
-            poll = await self._send(self._cursor.next_poll(hold_seconds))
+            poll = await self._send(self._cursor.next_poll(hold_seconds, within_seconds))
         except MirrorError as error:
             batch, delay_seconds = self._cursor.failed(error)
             self._resume_at = self._clock() + delay_seconds
@@ -154,50 +163,85 @@ class AsyncAnswerPump:
         """Why the last poll failed; ``None`` when it did not."""
         return self.reader.last_failure
 
-    async def expect(self, async_id: str) -> Expectation:
+    async def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
 
         Raises:
             MirrorError: The position from which to wait for it could not be found.
         """
-        deadline = self._clock() + DEFAULT_HOLD_SECONDS
+        most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+        deadline = self._clock() + most_seconds
         # A reader that has lost its position is about to find it; a second search could skip what came between.
         while self._is_reading and not self.reader.is_placed and self._clock() < deadline:
             await self._look_on(deadline - self._clock())
         if not self._is_reading and self._is_stale():
-            await self._as_reader(self.reader.go_to_end())
+            await self._as_reader(self.reader.go_to_end(within_seconds))
             self._position = self.reader.position
             self._last_read_at = self._clock()
         return self.inbox.expect(async_id)
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
-        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
 
         Raises:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        remaining_seconds = timeout_seconds
-        while expectation.answer is None:
-            if not self._is_reading:
-                await self._as_reader(self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS)))
-            elif remaining_seconds > 0:
+        is_at_end = False
+        while expectation.answer is None and (remaining_seconds := deadline - self._clock()) > 0:
+            if self._is_reading:
                 await self._look_on(remaining_seconds)
-            remaining_seconds = deadline - self._clock()
-            if remaining_seconds <= 0:
-                break
+                is_at_end = True
+            else:
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                hold_seconds = min(remaining_seconds, DEFAULT_HOLD_SECONDS)
+                batch = await self._as_reader(self._read(hold_seconds, within_seconds))
+                is_at_end = not batch.entries
+        if not is_at_end:
+            await self.look([expectation], poll_limit(timeout_seconds, 0))
         return expectation.answer
+
+    async def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """As :meth:`mirror_sdk._channels.AnswerPump.look`.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        if self._is_reading:
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            await self._look(self.reader.beside(self._position), awaited, within_seconds)
+        else:
+            await self._as_reader(self._look(self.reader, awaited, within_seconds))
+
+    async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = await self._read(pause_seconds, within_seconds)
+            else:
+                batch = await reader.read(pause_seconds, within_seconds)
+                turns = Turns()
+                for entry in batch.entries:
+                    self.inbox.feed_answers([entry], async_ids)
+                    await turns.give()
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
-    async def _as_reader(self, reading: Awaitable[None]) -> None:
+    async def _as_reader(self, reading: Awaitable[T]) -> T:
         """Read while the others look on; whatever ends it, one of them goes on."""
         self._is_reading = True
         try:
-            await reading
+            return await reading
         finally:
             self._is_reading = False
             for onlooker in self._onlookers:
@@ -212,13 +256,14 @@ class AsyncAnswerPump:
         finally:
             self._onlookers.discard(onlooker)
 
-    async def _read(self, hold_seconds: float) -> None:
-        batch = await self.reader.read(hold_seconds)
+    async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = await self.reader.read(hold_seconds, within_seconds)
         # The position has moved on: what is left out now would be lost.
         unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
         warn_of(batch.gap, unreadable)
+        return batch
 
     async def _feed(self, entries: Iterable[Entry]) -> set[str]:
         unreadable: set[str] = set()
@@ -235,6 +280,12 @@ class AsyncEvents(AsyncIterator[Event]):
     They begin at the first step of the iteration, because only then there is something to wait for. To have them from
     an earlier moment on, enter it: ``async with client.events() as events:`` begins there. A step that is cancelled
     loses nothing; the next one goes on.
+
+    >>> async with client.events(limit=1) as events:
+    ...     await client.subscribe(station, "/3303/0/5700")
+    ...     async for event in events:
+    ...         print(event.kind, event.value)
+    observation 21.5
     """
 
     def __init__(
@@ -270,7 +321,8 @@ class AsyncEvents(AsyncIterator[Event]):
         # However short the time, all that is there already is given.
         is_at_end = False
         while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
-            batch = await self._reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
             self._waiting, self._told = read_events(batch, self._now()), set()
             warn_of(batch.gap)
             event = next(self._waiting, None)
@@ -299,7 +351,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     async def _begin(self) -> None:
         if not self._reader.is_placed:
-            await self._reader.go_to_end()
+            await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
 
 
 class AsyncWatch:
@@ -358,7 +410,13 @@ class AsyncWatch:
         return tuple(self._errors)
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end."""
+        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end.
+
+        >>> watch = await client.watch(print)
+        >>> await watch.stop()
+        >>> watch.is_running
+        False
+        """
         if self._is_of_parent:
             return
         self._task.cancel()

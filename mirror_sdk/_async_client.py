@@ -14,9 +14,10 @@ from weakref import WeakSet
 import httpx
 
 from mirror_sdk import _operations
-from mirror_sdk._arguments import count, optional_seconds, seconds, text
+from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._deadline import wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -32,9 +33,10 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._tables import StateParts
-from mirror_sdk.async_device_request import AsyncDeviceRequest
+from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
@@ -85,11 +87,13 @@ class AsyncMirrorClient:
     that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
     forked uses it on an event loop of its own.
 
+    Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
+    that minds calls ``gc.freeze()`` once after its imports.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
-            answers; see below.
+        timeout: Seconds a call may take as a whole, unless it is given its own; see :class:`~mirror_sdk.MirrorClient`.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
         max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
@@ -133,7 +137,21 @@ class AsyncMirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """As :meth:`mirror_sdk.MirrorClient.from_env`."""
+        """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
+
+        Without an address it is that of a local ``mirror-server demo`` or ``run``: ``http://127.0.0.1:8080``.
+
+        Raises:
+            ConfigError: There is no key, or something cannot be used.
+
+        Source: specification 5.2.
+
+        >>> AsyncMirrorClient.from_env(base_url="https://mirror.example.com", api_key="an-access-key")
+        <AsyncMirrorClient https://mirror.example.com>
+        >>> async with AsyncMirrorClient.from_env(base_url="mirror.example.com", api_key="an-access-key") as client:
+        ...     client.base_url
+        'https://mirror.example.com'
+        """
         settings = Settings.load(base_url, api_key)
         return cls(
             settings.base_url,
@@ -145,7 +163,10 @@ class AsyncMirrorClient:
         )
 
     async def aclose(self) -> None:
-        """Stop all watches and recorders and close the connections; the client cannot be used after this."""
+        """Stop all watches and recorders and close the connections; the client cannot be used after this.
+
+        >>> await client.aclose()
+        """
         for watch in list(self._watches):
             await watch.stop()
         await self._sender.aclose()
@@ -164,17 +185,29 @@ class AsyncMirrorClient:
     def __reduce__(self) -> NoReturn:
         raise cannot_be_sent(self)
 
-    async def is_healthy(self) -> bool:
-        """As :meth:`mirror_sdk.MirrorClient.is_healthy`."""
+    async def is_healthy(self, *, timeout: float | None = None) -> bool:
+        """Whether a mirror is up there and says so.
+
+        Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
+
+        >>> await client.is_healthy()
+        True
+        """
+        deadline = self._sender.deadline(timeout)
         try:
-            return await self._send(_operations.get_health())
+            return await self._send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:
             return False
 
     def status(self) -> ClientStatus:
-        """As :meth:`mirror_sdk.MirrorClient.status`."""
+        """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
+
+        >>> devices = await client.list_devices()
+        >>> client.status().channel
+        'long polling'
+        """
         return status_of(
             self.base_url,
             self._sender.contact,
@@ -195,47 +228,111 @@ class AsyncMirrorClient:
         id: str | None = None,  # noqa: A002 - the directory's own name for it
         filters: Mapping[str, object] | None = None,
         limit: int | None = None,
+        timeout: float | None = None,
     ) -> DeviceList:
-        """As :meth:`mirror_sdk.MirrorClient.list_devices`."""
+        """The devices of the directory that match all of what is given.
+
+        Args:
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            id: Device id.
+            filters: Other conditions, with an operator behind the field, such as
+                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``.
+                Operators are ``eq neq in nin gte lte``.
+            limit: How many at most; ``None`` gives all, whatever number of pages that takes.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: There is no such filter; the message lists the known ones.
+            ValueError: A time in ``filters`` has no zone, several values are given without ``in``, or ``limit`` is no
+                number.
+
+        Source: wire.md 6.
+
+        >>> [device.endpoint_name for device in await client.list_devices(endpoint_type="Light")]
+        ['light-01']
+        """
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
         limit = count("limit", limit)
+        deadline = self._sender.deadline(timeout)
         devices: list[Device] = []
         pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(devices) < limit:
-            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            page = await self._send(_operations.list_devices(conditions, limit=limit, after=after), deadline)
             after = pages.next_after(page)
             devices += page.data
             if after is None:
                 break
         return DeviceList(devices[:limit])
 
-    async def get_device(self, device_id: DeviceLike) -> DeviceObject:
-        """As :meth:`mirror_sdk.MirrorClient.get_device`."""
-        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object))
+    async def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
+        """The device object: reported and desired values of every resource, with their times.
 
-    async def get_directory_device(self, device_id: DeviceLike) -> Device:
-        """As :meth:`mirror_sdk.MirrorClient.get_directory_device`."""
-        return await self._about(device_id, _operations.get_directory_device)
+        Raises:
+            NotFound: There is no such device.
 
-    async def list_resources(self, device_id: DeviceLike) -> list[EndpointResource]:
-        """As :meth:`mirror_sdk.MirrorClient.list_resources`."""
-        return await self._about(device_id, _operations.list_resources)
+        Source: specification E1; wire.md 1.
 
-    async def explain(self, device_id: DeviceLike, path: str) -> Explanation:
-        """As :meth:`mirror_sdk.MirrorClient.explain`."""
-        device = await self.get_directory_device(device_id)
+        >>> (await client.get_device("station-01"))["/3303/0/5700"].label
+        'Temperature · Sensor Value'
+        """
+        return DeviceObject.from_wire(await self._about(device_id, _operations.get_device_object, timeout=timeout))
+
+    async def get_directory_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
+        """The device as the directory lists it.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: wire.md 6.
+
+        >>> (await client.get_directory_device(station)).state
+        'registered'
+        """
+        return await self._about(device_id, _operations.get_directory_device, timeout=timeout)
+
+    async def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
+        """The resources a device has now, and which of them can be observed.
+
+        Raises:
+            NotFound: There is no such device.
+
+        Source: wire.md 6.
+
+        >>> [(resource.uri, resource.obs) for resource in await client.list_resources(station)]
+        [('/3303/0/5700', True)]
+        """
+        return await self._about(device_id, _operations.list_resources, timeout=timeout)
+
+    async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
+        """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
+
+        What the key may not ask for is left out, or said to be unknown.
+
+        Raises:
+            NotFound: There is no such device.
+            UnknownResource: The device never introduced this resource; the message lists close paths.
+
+        Source: specification 2.2, 3.1 to 3.3.
+
+        >>> (await client.explain(station, "/3303/0/5700")).why[0]
+        'Nothing was ever reported: it was never read with success, and the device never sent it.'
+        """
+        deadline = self._sender.deadline(timeout)
+        device = await self.get_directory_device(device_id, timeout=deadline)
         return explain(
             Facts(
                 device=device,
-                mirrored=await self.get_device(device),
+                mirrored=await self.get_device(device, timeout=deadline),
                 path=path,
-                announced=await self.list_resources(device),
-                subscription=await _if_allowed(self.subscription_state(device, path)),
-                rules=await _if_allowed(self.get_presubscriptions()),
-                waiting=await _if_allowed(self.list_device_requests(device)),
+                announced=await self.list_resources(device, timeout=deadline),
+                subscription=await _if_allowed(self.subscription_state(device, path, timeout=deadline)),
+                rules=await _if_allowed(self.get_presubscriptions(timeout=deadline)),
+                waiting=await _if_allowed(self.list_device_requests(device, timeout=deadline)),
             )
         )
 
@@ -246,13 +343,36 @@ class AsyncMirrorClient:
         paths: Sequence[str] | None = None,
         raw: bool = False,
         tz: str | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.MirrorClient.state_frame`; several device objects are fetched at once."""
+        """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+
+        Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
+
+        Args:
+            devices: Devices, their ids or endpoint names; ``None`` takes all of the directory.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+
+        >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        """
         await import_off_loop("mirror_sdk.frames")
         parts = await off_loop(StateParts, paths=paths, raw=raw)
-        chosen = (await self.list_devices()).ids if devices is None else await self._ids_of_all(devices)
+        whole = self._sender.whole(timeout)
+        chosen = (
+            (await self._list_ids({}, whole)) if devices is None else await self._ids_of_all(devices, timeout=whole)
+        )
         for begin in range(0, len(chosen), MOST_AT_ONCE):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE], whole))
         return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
@@ -267,21 +387,56 @@ class AsyncMirrorClient:
         raw: bool = False,
         tz: str | None = None,
         compression: Compression | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.MirrorClient.snapshot`."""
+        """The state table of many devices, all as of one instant, in one answer.
+
+        The columns are those of :func:`mirror_sdk.frames.state_frame`; devices and their resources stand in the order
+        of their ids and paths. ``attrs["mirror"]`` also holds what was selected, ``seq``, the number of the last entry
+        in the notification log at that instant (``events(after=seq)`` goes on there), and ``revision``, by which
+        ``frame.mirror.refresh(client)`` fetches what has changed since. A service that has no snapshots is asked for
+        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false.
+
+        Args:
+            devices: Devices, their ids or endpoint names; ``None`` takes all that match the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
+            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+
+        Source: wire.md 7.
+
+        >>> (await client.snapshot(endpoint_type="Light", paths=["/3311/*"]))["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        """
         await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices),
+            None if devices is None else await self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
             server=self.base_url,
             compression=compression,
         )
-        return await self._frame_of(request)
+        return await self._frame_of(request, whole)
 
     async def snapshot_dataset(
         self,
@@ -298,15 +453,58 @@ class AsyncMirrorClient:
         compression: Compression | None = None,
         devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
         overwrite: bool = False,
+        timeout: float | None = None,
     ) -> SnapshotDataset:
-        """As :meth:`mirror_sdk.MirrorClient.snapshot_dataset`."""
+        """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
+
+        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
+        or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
+        Columns, dtypes and what they are based on are those of :meth:`snapshot`, and all rows are of one instant.
+
+        It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
+        anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
+
+        Args:
+            folder: Where it is to be: a folder that is not there, or an empty one.
+            devices: As for :meth:`snapshot`, as are the others up to ``compression``.
+            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for :meth:`list_devices`.
+            raw: Whether the raw payloads are columns too.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` on the way.
+            devices_per_file: How many devices a file has at most.
+            overwrite: Whether it may take the place of another dataset. Anything else is never replaced.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Raises:
+            ConnectionFailed: The answer broke off.
+            ImportError: pandas is not installed.
+            BadRequest: There is no such filter; the message lists the known ones.
+            NotFound: One of the ``devices`` is not there.
+            OSError: The folder cannot be written.
+            TypeError: A single text was given where a list of device ids belongs.
+            ValueError: A time in ``filters`` has no zone.
+            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+                is not 1 or more.
+
+        Source: wire.md 7.
+
+        >>> await client.snapshot_dataset(folder / "fleet", paths=["/3311/*"])
+        <SnapshotDataset .../fleet: 2 rows of 2 devices>
+        >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
+        ['/3311/0/5851']
+        """
         await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices),
+            None if devices is None else await self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
@@ -317,33 +515,72 @@ class AsyncMirrorClient:
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
         )
         async with entered_off_loop(writer):
-            taken = await self._take(request, writer.add)
+            taken = await self._take(request, writer.add, whole)
             return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
 
-    async def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.MirrorClient.refresh`."""
+    async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
+        """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
+
+        Args:
+            frame: A table as :meth:`snapshot` gave it.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Returns:
+            A new table. Where the service cannot tell what has changed, it is taken as a whole, and a
+            :class:`SnapshotWarning` says so.
+
+        Raises:
+            ConnectionFailed: The answer broke off; a part of it is never a table.
+            NotFound: One of the ``devices`` the table was asked for is gone.
+            ValueRefused: It is another table, or not all of it.
+
+        Source: wire.md 7.
+
+        >>> frame = await client.snapshot(paths=["/3303/*"])
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> (await client.refresh(frame))["reported_num"].tolist()
+        [21.5]
+        """
         await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
         try:
-            taken, tables = await self._take_tables(request)
+            taken, tables = await self._take_tables(request, whole)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, tables = await self._take_tables(request)
+            taken, tables = await self._take_tables(request, whole)
         return await off_loop(refreshing.refreshed, frame, request, taken, tables)
 
     # Device requests
 
-    async def list_device_requests(self, device_id: DeviceLike | None = None) -> list[WaitingRequest]:
-        """As :meth:`mirror_sdk.MirrorClient.list_device_requests`."""
-        asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True))
+    async def list_device_requests(
+        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
+    ) -> list[WaitingRequest]:
+        """The requests of this application that have no answer yet, oldest first; what they write is not shown.
+
+        Args:
+            device_id: Only those for this device.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: There is no such device, or the service lacks this extension.
+
+        Source: wire.md 2.
+
+        >>> await client.list_device_requests()
+        []
+        """
+        deadline = self._sender.deadline(timeout)
+        asked = None if device_id is None else await self._run(id_of(self._names, device_id, anew=True), deadline)
         waiting: list[WaitingRequest] = []
         pages = _operations.Pages()
         after: str | None = None
         while True:
-            page = await self._send(_operations.list_waiting_requests(asked, after=after))
+            page = await self._send(_operations.list_waiting_requests(asked, after=after), deadline)
             after = pages.next_after(page)
             waiting += page.data
             if after is None:
@@ -357,10 +594,35 @@ class AsyncMirrorClient:
         accept: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """As :meth:`mirror_sdk.MirrorClient.begin_read`."""
+        """Ask a device for the value of a resource, without waiting for it.
+
+        Args:
+            device_id: The device: its id, its endpoint name, or what has its id.
+            path: The resource path, such as ``/3303/0/5700``.
+            accept: Content type wished for.
+            expiry_seconds: For how long the request may wait for the device; the service's default is 2 hours, and
+                3 days for a device in queue mode.
+            async_id: Identity of the request, made here by default. The same one may be given again for the same
+                request: it is queued once.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: There is no such device.
+            BadRequest: The service does not take the request.
+            Conflict: ``async_id`` belongs to another request.
+            LimitExceeded: Too many requests wait for this device.
+            ValueError: An argument cannot be sent; the message names it.
+
+        Source: specification E2; wire.md 2.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> (await request.result()).python
+        21.5
+        """
         return await self._begin(
-            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept
+            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
         )
 
     async def begin_write(
@@ -373,8 +635,22 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """As :meth:`mirror_sdk.MirrorClient.begin_write`."""
+        """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
+
+        Arguments and errors as for :meth:`begin_read`, and:
+
+        Raises:
+            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
+                ``allow_read_only`` is not set.
+
+        Source: specification E2, 3.1; wire.md 2.
+
+        >>> request = await client.begin_write(light, "/3311/0/5851", 40)
+        >>> await request.exception() is None
+        True
+        """
         payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
         return await self._begin(
             "PUT",
@@ -382,6 +658,7 @@ class AsyncMirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=payload,
             content_type=content_type,
         )
@@ -394,14 +671,23 @@ class AsyncMirrorClient:
         *,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """As :meth:`mirror_sdk.MirrorClient.begin_execute`."""
+        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
+
+        Source: wire.md 2.
+
+        >>> request = await client.begin_execute(light, "/3/0/4")
+        >>> await request.exception() is None
+        True
+        """
         return await self._begin(
             "POST",
             device_id,
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
@@ -413,12 +699,30 @@ class AsyncMirrorClient:
         path: str,
         *,
         method: Method = "GET",
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """As :meth:`mirror_sdk.MirrorClient.resume_request`."""
+        """Take up a request again by its async-id, also in another process than the one that made it.
+
+        Its answer is looked for in all that is kept of the notification log, a day as a rule, and then waited for.
+
+        Args:
+            async_id: The request's identity.
+            device_id: The device that was asked.
+            path: The resource path.
+            method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Source: specification 6; wire.md 4.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> again = await client.resume_request(request.async_id, station, "/3303/0/5700")
+        >>> (await again.result()).python
+        21.5
+        """
         pump = AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox())
         return AsyncDeviceRequest(
             async_id=async_id,
-            device_id=await self._run(id_of(self._names, device_id, anew=True)),
+            device_id=await self._run(id_of(self._names, device_id, anew=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -426,6 +730,32 @@ class AsyncMirrorClient:
             _expectation=await pump.expect(async_id),
             _pump=pump,
         )
+
+    async def requests_frame(
+        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+    ) -> pd.DataFrame:
+        """The requests table, as the notification log has them now; see :func:`mirror_sdk.frames.requests_frame`.
+
+        Args:
+            requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> (await request.result()).python
+        21.5
+        >>> (await client.requests_frame([request]))["status"].tolist()
+        ['success']
+        """
+        rows = list(requests)
+        await import_off_loop("mirror_sdk.frames")
+        from mirror_sdk.frames.requests import seen_requests_frame
+
+        await look_for_answers(rows)
+        return await off_loop(seen_requests_frame, rows, tz=tz, server=self.base_url)
 
     async def read_value(
         self,
@@ -436,10 +766,18 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
     ) -> PythonValue | None:
-        """As :meth:`mirror_sdk.MirrorClient.read_value`."""
-        wait_seconds = optional_seconds("timeout", timeout)
-        request = await self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return (await request.result(wait_seconds)).python
+        """The value a device has now, as a Python value.
+
+        Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
+
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        """
+        wait = wait_of(timeout)
+        request = await self.begin_read(
+            device_id, path, accept=accept, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        return (await request.result(wait)).python
 
     async def write_value(
         self,
@@ -452,8 +790,13 @@ class AsyncMirrorClient:
         timeout: float | None = None,
         allow_read_only: bool = False,
     ) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.write_value`."""
-        wait_seconds = optional_seconds("timeout", timeout)
+        """Have a device take a value; returns when it has.
+
+        Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
+
+        >>> await client.write_value(light, "/3311/0/5850", True)
+        """
+        wait = wait_of(timeout)
         request = await self.begin_write(
             device_id,
             path,
@@ -461,8 +804,9 @@ class AsyncMirrorClient:
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
+            timeout=self._sender.to_place(wait),
         )
-        await request.result(wait_seconds)
+        await request.result(wait)
 
     async def execute(
         self,
@@ -473,13 +817,41 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.execute`."""
-        wait_seconds = optional_seconds("timeout", timeout)
-        request = await self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds)
-        await request.result(wait_seconds)
+        """Have a device execute a resource; returns when it has.
 
-    async def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> AsyncPlan:
-        """As :meth:`mirror_sdk.MirrorClient.plan`."""
+        Arguments and errors as for :meth:`begin_execute` and :meth:`DeviceRequest.result`.
+
+        >>> await client.execute(light, "/3/0/4")
+        """
+        wait = wait_of(timeout)
+        request = await self.begin_execute(
+            device_id, path, argument, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        await request.result(wait)
+
+    async def plan(
+        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+    ) -> AsyncPlan:
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
+
+        ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
+        way back.
+
+        Args:
+            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
+                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
+                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: It is none of these; the message says what is missing.
+
+        Source: specification 3.1.
+
+        >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
+        <AsyncPlan: 1 to write, 1 refused; nothing was sent, apply() sends>
+        """
         await import_off_loop("mirror_sdk.plan")
         import pandas as pd
 
@@ -487,11 +859,29 @@ class AsyncMirrorClient:
 
         # What makes the rows may belong to this thread.
         wants = await off_loop(read_wanted, wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
-        found = await self._run(look_up(self._names, await off_loop(names_in, wants)))
-        return await self._plan_of(await off_loop(with_ids, wants, found.ids), await self._run(unclear(found)))
+        whole = self._sender.whole(timeout)
+        found = await self._run(look_up(self._names, await off_loop(names_in, wants)), whole)
+        return await self._plan_of(
+            await off_loop(with_ids, wants, found.ids), await self._run(unclear(found), whole), whole
+        )
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
-        """As :meth:`mirror_sdk.MirrorClient.load_plan`."""
+        """A plan that was saved, to be applied here. Nothing is sent by this.
+
+        Answers to what was sent before are looked for in all that is kept of the notification log.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            ValueRefused: It holds no plan, or one for another service.
+
+        Source: specification 3.1; wire.md 2.
+
+        >>> (await client.plan([(light, "/3311/0/5851", 40)])).save(folder / "plan.json")
+        >>> again = await client.load_plan(folder / "plan.json")
+        >>> (await again.apply())["status"].tolist()
+        ['success']
+        """
         await import_off_loop("mirror_sdk.plan")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
@@ -508,53 +898,137 @@ class AsyncMirrorClient:
 
     # Subscriptions
 
-    async def subscribe(self, device_id: DeviceLike, path: str) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.subscribe`."""
-        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True)
+    async def subscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
+        """Subscribe one resource; lost when the device makes a full registration.
 
-    async def unsubscribe(self, device_id: DeviceLike, path: str) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.unsubscribe`."""
-        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True)
+        Raises:
+            NotFound: There is no such device.
 
-    async def is_subscribed(self, device_id: DeviceLike, path: str) -> bool:
-        """As :meth:`mirror_sdk.MirrorClient.is_subscribed`."""
-        return await self._about(device_id, partial(_operations.get_subscription, path=path), anew=True)
+        Source: wire.md 3.
 
-    async def subscription_state(self, device_id: DeviceLike, path: str) -> SubscriptionState:
-        """As :meth:`mirror_sdk.MirrorClient.subscription_state`."""
-        return await self._about(device_id, partial(_operations.get_subscription_state, path=path), anew=True)
+        >>> await client.subscribe(station, "/3303/0/5700")
+        """
+        await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
-    async def list_subscriptions(self, device_id: DeviceLike) -> list[str]:
-        """As :meth:`mirror_sdk.MirrorClient.list_subscriptions`."""
-        return await self._about(device_id, _operations.list_subscriptions, anew=True)
+    async def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
+        """End the subscription of one resource. Source: wire.md 3.
 
-    async def delete_subscriptions(self, device_id: DeviceLike) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.delete_subscriptions`."""
-        await self._about(device_id, _operations.delete_subscriptions, anew=True)
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> await client.unsubscribe(station, "/3303/0/5700")
+        """
+        await self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True, timeout=timeout)
 
-    async def get_presubscriptions(self) -> list[PresubscriptionRule]:
-        """As :meth:`mirror_sdk.MirrorClient.get_presubscriptions`."""
-        return await self._send(_operations.get_presubscriptions())
+    async def is_subscribed(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
+        """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
+
+        >>> await client.is_subscribed(station, "/3303/0/5700")
+        False
+        """
+        return await self._about(
+            device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout
+        )
+
+    async def subscription_state(
+        self, device_id: DeviceLike, path: str, *, timeout: float | None = None
+    ) -> SubscriptionState:
+        """What became of this application's subscription of a resource: whether the device accepted it.
+
+        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+
+        Source: wire.md 3.
+
+        >>> await client.subscription_state(station, "/3303/0/5700")
+        <SubscriptionState.NONE: 'none'>
+        """
+        return await self._about(
+            device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
+        )
+
+    async def list_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[str]:
+        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
+
+        >>> await client.list_subscriptions(station)
+        []
+        """
+        return await self._about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
+
+    async def delete_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
+        """End all subscriptions this application has of a device. Source: wire.md 3.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> await client.delete_subscriptions(station)
+        """
+        await self._about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
+
+    async def get_presubscriptions(self, *, timeout: float | None = None) -> list[PresubscriptionRule]:
+        """The presubscription rules of this application, in their order. Source: wire.md 3.
+
+        >>> await client.get_presubscriptions()
+        []
+        """
+        return await self._send(_operations.get_presubscriptions(), timeout)
 
     async def put_presubscriptions(
-        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool = False
+        self,
+        rules: Iterable[PresubscriptionRule | Mapping[str, object]],
+        *,
+        apply_now: bool = False,
+        timeout: float | None = None,
     ) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.put_presubscriptions`."""
-        await self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
+        """Replace all presubscription rules; none at all clears them.
 
-    async def delete_presubscriptions(self) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.delete_presubscriptions`."""
-        await self._send(_operations.delete_presubscriptions())
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            apply_now: Whether devices that are registered now are checked as well, not only at their next
+                registration or registration update.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: The service does not take a rule.
+            ValueError: A rule cannot be sent; the message names what is wrong with it.
+
+        Source: specification E3, 3.3; wire.md 3.
+
+        >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> await client.put_presubscriptions([rule], apply_now=True)
+        """
+        await self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
+
+    async def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
+        """Remove all presubscription rules. Source: wire.md 3.
+
+        >>> await client.delete_presubscriptions()
+        """
+        await self._send(_operations.delete_presubscriptions(), timeout)
 
     # Events
 
     def events(
         self, *, timeout: float = DEFAULT_IDLE_SECONDS, limit: int | None = None, after: int | None = None
     ) -> AsyncEvents:
-        """As :meth:`mirror_sdk.MirrorClient.events`, from the first step on, or from where it is entered.
+        """Events as they come, for ``async for``; each iterator has its own position in the log.
 
         ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
         begins at once, so that nothing is missed of what is caused before the ``async for``.
+
+        Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
+
+        Args:
+            timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
+            limit: How many events at most.
+            after: Number of an entry (``Event.seq``) to go on behind, instead of at the end of the log. All entries
+                of one message carry the number of its last one.
+
+        Raises:
+            MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
+            ValueRefused: ``timeout`` is no span of time, or ``limit`` no number of events.
+
+        Source: specification 6; wire.md 4.
+
+        >>> async with client.events(limit=1) as events:
+        ...     await client.subscribe(station, "/3303/0/5700")
+        ...     print([(event.path, event.value.python) async for event in events])
+        [('/3303/0/5700', 21.5)]
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         return AsyncEvents(self._new_reader(after=after), timeout_seconds=idle_seconds, limit=most)
@@ -568,7 +1042,25 @@ class AsyncMirrorClient:
         raw: bool = False,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.MirrorClient.events_frame`."""
+        """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
+
+        ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
+
+        Args:
+            timeout: Seconds without any event after which the table ends.
+            limit: How many events at most.
+            after: Number of an entry to go on behind, instead of at the end of the log.
+            raw: Whether the payloads stand in ``value_raw``.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
+        ['registration', 'registration']
+        """
         # It begins before pandas is imported, so that nothing is missed meanwhile.
         async with self.events(timeout=timeout, limit=limit, after=after) as events:
             await import_off_loop("mirror_sdk.frames")
@@ -591,14 +1083,35 @@ class AsyncMirrorClient:
         *,
         paths: Collection[str] | None = None,
         device_ids: Collection[DeviceLike] | None = None,
+        timeout: float | None = None,
     ) -> AsyncWatch:
-        """As :meth:`mirror_sdk.MirrorClient.watch`, on a task of its own; the callback may be an ``async`` function."""
+        """Call back for each event from now on, on a task of its own, until the watch is stopped.
+
+        Args:
+            callback: Takes an event, and may be an ``async`` function. What it raises is logged and kept in
+                ``AsyncWatch.errors``.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
+                told.
+            timeout: Seconds until it has begun, instead of the client's.
+
+        Raises:
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            ValueRefused: A pattern is none.
+
+        Source: wire.md 4.
+
+        >>> async with await client.watch(print) as watch:
+        ...     print(watch.is_running)
+        True
+        """
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids"))
+        deadline = self._sender.deadline(timeout)
+        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids", deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
-        await reader.go_to_end()
+        await reader.go_to_end(deadline)
         watch = AsyncWatch(reader, callback, wants)
         self._watches.add(watch)
         return watch
@@ -611,13 +1124,45 @@ class AsyncMirrorClient:
         paths: Sequence[str] | None = None,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+        timeout: float | None = None,
     ) -> AsyncRecorder:
-        """As :meth:`mirror_sdk.MirrorClient.record`, on a task of its own."""
+        """Record the log from now on, on a task of its own, until the recorder is stopped.
+
+        The recording is a folder of Parquet files, which pandas reads as one, and
+        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
+        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
+        kind ``gap``. A state table is kept from the beginning and after each loss.
+
+        Args:
+            path: The folder, such as ``run.parquet``.
+            devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            rotate_bytes: How large a file may become before the next one is begun.
+            rotate_seconds: How old it may become.
+            timeout: Seconds until it has begun, instead of the client's for each request.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: There is no such device.
+            OSError: The folder cannot be written.
+            RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+                work; or an argument is no size, span or pattern.
+
+        Source: specification 6; wire.md 4.
+
+        >>> async with await client.record(folder / "run.parquet") as recorder:
+        ...     await client.subscribe(station, "/3303/0/5700")
+        >>> (await asyncio.to_thread(recorder.audit)).complete
+        True
+        """
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
 
-        chosen = None if devices is None else await self._ids_of_all(devices)
+        whole = self._sender.whole(timeout)
+        chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
         make_tape = partial(
             Tape,
             path,
@@ -631,40 +1176,82 @@ class AsyncMirrorClient:
         recorder = await begin_recording(
             make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
-            lambda: self.state_frame(chosen, paths=paths),
+            lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            whole,
         )
         self._watches.add(recorder)
         return recorder
 
-    async def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.use_webhook`."""
+    async def use_webhook(
+        self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Have notifications sent to a webhook from now on; events and answers then come from there.
+
+        To be called before requests are made and events are waited for. What the service has kept for this key and
+        nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them
+        all.
+
+        Args:
+            receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
+                must answer already.
+            url: Under which address the service calls it; a ``WebhookReceiver`` knows its own.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: The service cannot reach the URL or may not call it, which its operator alone is told (a mirror
+                calls its own machine with ``--allow-callbacks-to 127.0.0.0/8`` only), or the key has a poll channel.
+            ValueError: There is no address, or it cannot be registered.
+
+        Source: specification E4; wire.md 4.
+
+        >>> with WebhookReceiver() as receiver:
+        ...     await client.use_webhook(receiver)
+        ...     await client.use_long_polling()
+        """
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = AsyncCallbackReader(receiver)
-        await self._send(_operations.put_callback(address, receiver.headers))
+        await self._send(_operations.put_callback(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AsyncAnswerPump(reader, Inbox())
 
-    async def use_long_polling(self) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.use_long_polling`."""
-        await self._send(_operations.delete_callback())
+    async def use_long_polling(self, *, timeout: float | None = None) -> None:
+        """Remove the webhook of this application, and read by long polling again, as a new client does.
+
+        Source: specification E4; wire.md 4.
+
+        >>> await client.use_long_polling()
+        """
+        await self._send(_operations.delete_callback(), timeout)
         self._callbacks = None
         self._pump = AsyncAnswerPump(AsyncLogReader(self._send), Inbox())
 
-    async def delete_poll_channel(self) -> None:
-        """As :meth:`mirror_sdk.MirrorClient.delete_poll_channel`."""
-        await self._send(_operations.delete_poll_channel())
+    async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
+        """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
 
-    async def _about(self, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool = False) -> T:
-        return await self._run(send_about(self._names, device, operation, anew=anew))
+        >>> await client.delete_poll_channel()
+        """
+        await self._send(_operations.delete_poll_channel(), timeout)
 
-    async def _ids_of_all(self, devices: Iterable[DeviceLike], argument: str = "devices") -> list[str]:
-        return await self._run(ids_of(self._names, devices, argument))
+    async def _about(
+        self,
+        device: DeviceLike,
+        operation: Callable[[str], Operation[T]],
+        *,
+        anew: bool = False,
+        timeout: float | None = None,
+    ) -> T:
+        return await self._run(send_about(self._names, device, operation, anew=anew), timeout)
 
-    async def _run(self, steps: Steps[T]) -> T:
+    async def _ids_of_all(
+        self, devices: Iterable[DeviceLike], argument: str = "devices", timeout: float | None = None
+    ) -> list[str]:
+        return await self._run(ids_of(self._names, devices, argument), timeout)
+
+    async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
-        deadline = self._sender.deadline(None)
+        deadline = self._sender.deadline(timeout)
         try:
             operation = next(steps)
             while True:
@@ -678,15 +1265,17 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return await off_loop(request.frame, *await self._take_tables(request))
+    async def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
+        return await off_loop(request.frame, *await self._take_tables(request, timeout))
 
-    async def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
+    async def _take_tables(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
-        taken = await self._take(request, tables.append)
+        taken = await self._take(request, tables.append, timeout)
         return taken, tables
 
-    async def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+    async def _take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
         await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -695,29 +1284,43 @@ class AsyncMirrorClient:
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken = await self._sender.receive(request.operation(form), read)
+                taken = await self._sender.receive(request.operation(form), read, timeout)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    await self._send(_operations.get_directory_device(device_id))
+                    await self._send(_operations.get_directory_device(device_id), timeout)
                 return taken
-        return await self._take_one_by_one(request, reading.OneByOne(request, keep))
+        return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 
-    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
-        chosen = await self._ids_of(request)
+    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+        chosen = await self._ids_of(request, timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME]))
+            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME], timeout))
         return parts.taken()
 
-    async def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+    async def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
         if request.names_devices:
             return sorted(request.device_ids or ())
-        listed = (await self.list_devices(filters=request.sent_filters)).ids
+        listed = await self._list_ids(request.sent_filters, timeout)
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    async def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> AsyncPlan:
+    async def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
+        """The ids of a fleet: without a limit on all of them each page has the client's."""
+        ids: list[str] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while True:
+            page = await self._send(_operations.list_devices(filters, limit=None, after=after), timeout)
+            after = pages.next_after(page)
+            ids += [device.id for device in page.data]
+            if after is None:
+                return ids
+
+    async def _plan_of(
+        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
@@ -725,20 +1328,22 @@ class AsyncMirrorClient:
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in await off_loop(list, device_chunks(wants)):
-            listed = await self.list_devices(filters={"id__in": chunk})
+            listed = await self.list_devices(filters={"id__in": chunk}, timeout=timeout)
             for begin in range(0, len(listed), MOST_AT_ONCE):
                 some = listed[begin : begin + MOST_AT_ONCE]
-                known |= await off_loop(known_devices, some, await self._get_devices(some.ids), paths)
+                known |= await off_loop(known_devices, some, await self._get_devices(some.ids, timeout), paths)
         planned = await off_loop(check_all, wants, known, reasons or {})
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
-    async def _get_object(self, device_id: str) -> DeviceObject:
-        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id)))
+    async def _get_object(self, device_id: str, timeout: float | None = None) -> DeviceObject:
+        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id), timeout))
 
-    async def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+    async def _get_devices(self, chosen: Sequence[str], timeout: float | None = None) -> list[DeviceObject]:
         objects: list[DeviceObject] = []
         for begin in range(0, len(chosen), MOST_AT_ONCE):
-            objects += await asyncio.gather(*map(self._get_object, chosen[begin : begin + MOST_AT_ONCE]))
+            objects += await asyncio.gather(
+                *(self._get_object(one, timeout) for one in chosen[begin : begin + MOST_AT_ONCE])
+            )
         return objects
 
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
@@ -784,6 +1389,7 @@ class AsyncMirrorClient:
         payload: bytes | None = None,
         content_type: str | None = None,
         pump: AsyncAnswerPump | None = None,
+        timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         pump = pump or self._pump
         identity = uuid.uuid4().hex if async_id is None else async_id
@@ -798,10 +1404,11 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
         )
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = await self._run(id_of(self._names, device, anew=True))
+        deadline = self._sender.deadline(timeout)
+        device_id = await self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
-        expectation = await pump.expect(identity)
-        accepted = await self._run(send_to(device, operation(device_id)))
+        expectation = await pump.expect(identity, deadline)
+        accepted = await self._run(send_to(device, operation(device_id)), deadline)
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, cast
 import httpx
 
 from mirror_sdk._answer_body import Gathering, Unpacking
-from mirror_sdk._deadline import Deadline, Pace
+from mirror_sdk._deadline import Deadline, Pace, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
@@ -101,6 +101,18 @@ class AsyncSender:
         """Close the connections; harmless when they are closed."""
         await self._http.aclose()
 
+    def whole(self, timeout: float | None) -> Deadline | None:
+        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
+
+        Raises:
+            ValueRefused: It is no limit.
+        """
+        return None if timeout is None else self.deadline(timeout)
+
+    def to_place(self, wait: Deadline | None) -> Deadline | None:
+        """How long the placing of a request may take whose answer is then waited for; ``None`` is the client's."""
+        return wait if wait and wait < self._timeout_seconds else None
+
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call; see :meth:`mirror_sdk._sender.Sender.deadline`.
 
@@ -121,7 +133,8 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._require_loop()
-        deadline = self.deadline(self._timeout_seconds + operation.hold_seconds if timeout is None else timeout)
+        usual = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
+        deadline = self.deadline(usual if timeout is None else timeout)
         try:
             if operation.hold_seconds:
                 return await self._send(operation, deadline)

@@ -7,19 +7,28 @@ it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._cursor import NOTHING, Batch, LogCursor
+from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
+from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._inbox import Expectation, Inbox
-from mirror_sdk._reports import ERRORS_KEPT, STALE_AFTER_SECONDS, utc_now, warn_of
+from mirror_sdk._reports import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+    utc_now,
+    warn_of,
+)
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, read_events, unreadable_keys
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -47,8 +56,8 @@ class Reader(Protocol):
     def position(self) -> int | None: ...
     @property
     def pause_seconds(self) -> float: ...
-    def go_to_end(self) -> None: ...
-    def read(self, hold_seconds: float, /) -> Batch: ...
+    def go_to_end(self, within_seconds: float = math.inf, /) -> None: ...
+    def read(self, hold_seconds: float, within_seconds: float = math.inf, /) -> Batch: ...
     def beside(self, position: int | None, /) -> Self: ...
 
 
@@ -98,15 +107,15 @@ class LogReader:
         """For how long the next poll is put off, because the last one failed."""
         return max(0.0, self._resume_at - self._clock())
 
-    def go_to_end(self) -> None:
+    def go_to_end(self, within_seconds: float = math.inf) -> None:
         """Take the present end of the log as the position: what comes after this call will be read.
 
         Raises:
             MirrorError: The end could not be asked for.
         """
-        self._cursor.answered(self._send(self._cursor.opening_poll()))
+        self._cursor.answered(self._send(self._cursor.opening_poll(within_seconds)))
 
-    def read(self, hold_seconds: float) -> Batch:
+    def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait for what follows the position, at most so long; pause instead while a failure is too fresh.
 
         Raises:
@@ -117,7 +126,7 @@ class LogReader:
             self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         try:
-            poll = self._send(self._cursor.next_poll(hold_seconds))
+            poll = self._send(self._cursor.next_poll(hold_seconds, within_seconds))
         except MirrorError as error:
             batch, delay_seconds = self._cursor.failed(error)
             self._resume_at = self._clock() + delay_seconds
@@ -157,7 +166,7 @@ class AnswerPump:
         """Why the last poll failed; ``None`` when it did not."""
         return self.reader.last_failure
 
-    def expect(self, async_id: str) -> Expectation:
+    def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
 
         Raises:
@@ -165,30 +174,70 @@ class AnswerPump:
         """
         with self._turn:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, DEFAULT_HOLD_SECONDS)
+            most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+            self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, most_seconds)
             if not self._is_reading and self._is_stale():
-                self.reader.go_to_end()
+                self.reader.go_to_end(within_seconds)
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
             return self.inbox.expect(async_id)
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
-        """The answer, or ``None`` when it did not come in time; with 0 seconds, one look at what is there.
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
 
         Raises:
             MirrorError: A failure that waiting would not mend.
         """
         deadline = self._clock() + timeout_seconds
-        remaining_seconds = timeout_seconds
-        while self._get_turn(expectation, remaining_seconds):
+        is_at_end = False
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not self._get_turn(expectation, remaining_seconds):
+                is_at_end = True
+                break
             try:
-                self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS))
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                is_at_end = not self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds).entries
             finally:
                 self._end_turn()
-            remaining_seconds = deadline - self._clock()
-            if remaining_seconds <= 0:
-                break
+        if not is_at_end:
+            self.look([expectation], poll_limit(timeout_seconds, 0))
         return expectation.answer
+
+    def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
+
+        A failure that may pass is asked past, for a few seconds; what it is then stands in ``last_failure``.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        with self._turn:
+            is_turn = not self._is_reading
+            self._is_reading = True
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            reader = self.reader if is_turn else self.reader.beside(self._position)
+        try:
+            self._look(reader, awaited, within_seconds)
+        finally:
+            if is_turn:
+                self._end_turn()
+
+    def _look(self, reader: Reader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = self._read(pause_seconds, within_seconds)
+            else:
+                batch = reader.read(pause_seconds, within_seconds)
+                with self._turn:
+                    self.inbox.feed_answers(batch.entries, async_ids)
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
@@ -204,13 +253,14 @@ class AnswerPump:
             self._is_reading = True
             return True
 
-    def _read(self, hold_seconds: float) -> None:
-        batch = self.reader.read(hold_seconds)
+    def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = self.reader.read(hold_seconds, within_seconds)
         with self._turn:
             unreadable = self.inbox.feed(batch.entries)
             self._position = self.reader.position
             self._last_read_at = self._clock()
         warn_of(batch.gap, unreadable)
+        return batch
 
     def _end_turn(self) -> None:
         with self._turn:
@@ -234,7 +284,8 @@ def iterate_events(
     # However short the time, all that is there already is given.
     is_at_end = False
     while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
-        batch = reader.read(min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS))
+        hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+        batch = reader.read(hold_seconds, poll_limit(timeout_seconds, remaining_seconds))
         events = list(read_events(batch, now()))
         warn_of(batch.gap, unreadable_keys(events))
         yield from events
@@ -259,6 +310,7 @@ class Watch:
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,
+        within_seconds: float = math.inf,
     ) -> None:
         self._callback = callback
         self._wants = wants
@@ -268,7 +320,7 @@ class Watch:
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
         # It is woken from its pauses when the watch is stopped.
         self._reader = new_reader(self._stopped.wait)
-        self._reader.go_to_end()
+        self._reader.go_to_end(within_seconds)
         self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
         self._thread.start()
         tell_in_child(self)

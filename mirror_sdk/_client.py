@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
-from mirror_sdk._arguments import count, optional_seconds, seconds, text
+from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._cursor import poll_limit
+from mirror_sdk._deadline import wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -30,7 +32,7 @@ from mirror_sdk._reports import (
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
@@ -89,6 +91,20 @@ class MirrorClient:
     A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
     ``TypeError``. After :meth:`close` all that would be sent is refused with :class:`ClientClosed`.
 
+    ``timeout`` is how many seconds a call may take as a whole: all its attempts, the pauses between them, every page
+    and all of each answer. Each method that asks the service takes one in the place of the client's. What has not ended
+    by then is a :class:`CallTimeout`, whatever the service still sends. Two kinds of methods are different:
+
+    - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, :meth:`snapshot`,
+      :meth:`snapshot_dataset`, :meth:`refresh` and :meth:`plan` have only the limit they are given. Without one, the
+      client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch and a recorder go
+      on as long as they have to; each of their requests has the client's.
+    - Where a device or an event is waited for, ``timeout`` is that wait, and a second more at most: :meth:`read_value`,
+      :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the ``result()`` of a request. A
+      poll is held by the service for a while, which comes on top of the client's.
+
+    A ``transport`` of your own is held to it between the pieces of an answer.
+
     Wherever a method takes a device, that is a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a
     :class:`Device`, a :class:`DeviceObject`, or the handle of a request to it; where it takes several, these in a list,
     mixed as one likes. A text of 32 hexadecimal digits is an id, which costs no question. Any other is looked up in the
@@ -101,8 +117,7 @@ class MirrorClient:
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds a call may take as a whole: all attempts, the pauses between them, every page and all of the
-            answers; see below.
+        timeout: Seconds a call may take as a whole, unless it is given its own; see above.
         transport: Carries the requests instead of the network, such as ``httpx.WSGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
         max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
@@ -191,7 +206,7 @@ class MirrorClient:
     def __reduce__(self) -> NoReturn:
         raise cannot_be_sent(self)
 
-    def is_healthy(self) -> bool:
+    def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Whether a mirror is up there and says so.
 
         Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
@@ -199,8 +214,9 @@ class MirrorClient:
         >>> client.is_healthy()
         True
         """
+        deadline = self._sender.deadline(timeout)
         try:
-            return self._send(_operations.get_health())
+            return self._send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:
@@ -232,6 +248,7 @@ class MirrorClient:
         id: str | None = None,  # noqa: A002 - the directory's own name for it
         filters: Mapping[str, object] | None = None,
         limit: int | None = None,
+        timeout: float | None = None,
     ) -> DeviceList:
         """The devices of the directory that match all of what is given.
 
@@ -244,6 +261,7 @@ class MirrorClient:
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``.
                 Operators are ``eq neq in nin gte lte``.
             limit: How many at most; ``None`` gives all, whatever number of pages that takes.
+            timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             BadRequest: There is no such filter; the message lists the known ones.
@@ -258,9 +276,10 @@ class MirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
-        return DeviceList(islice(self._each_device(conditions, limit), count("limit", limit)))
+        deadline = self._sender.deadline(timeout)
+        return DeviceList(islice(self._each_device(conditions, limit, deadline), count("limit", limit)))
 
-    def get_device(self, device_id: DeviceLike) -> DeviceObject:
+    def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
 
         Raises:
@@ -271,9 +290,9 @@ class MirrorClient:
         >>> client.get_device("station-01")["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        return DeviceObject.from_wire(self._about(device_id, _operations.get_device_object))
+        return DeviceObject.from_wire(self._about(device_id, _operations.get_device_object, timeout=timeout))
 
-    def get_directory_device(self, device_id: DeviceLike) -> Device:
+    def get_directory_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
         """The device as the directory lists it.
 
         Raises:
@@ -284,9 +303,9 @@ class MirrorClient:
         >>> client.get_directory_device(station).state
         'registered'
         """
-        return self._about(device_id, _operations.get_directory_device)
+        return self._about(device_id, _operations.get_directory_device, timeout=timeout)
 
-    def list_resources(self, device_id: DeviceLike) -> list[EndpointResource]:
+    def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
         """The resources a device has now, and which of them can be observed.
 
         Raises:
@@ -297,9 +316,9 @@ class MirrorClient:
         >>> [(resource.uri, resource.obs) for resource in client.list_resources(station)]
         [('/3303/0/5700', True)]
         """
-        return self._about(device_id, _operations.list_resources)
+        return self._about(device_id, _operations.list_resources, timeout=timeout)
 
-    def explain(self, device_id: DeviceLike, path: str) -> Explanation:
+    def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
         What the key may not ask for is left out, or said to be unknown.
@@ -316,16 +335,17 @@ class MirrorClient:
         # Only now: few programs ask, and it takes a moment to load.
         from mirror_sdk.explanation import Facts, explain
 
-        device = self.get_directory_device(device_id)
+        deadline = self._sender.deadline(timeout)
+        device = self.get_directory_device(device_id, timeout=deadline)
         return explain(
             Facts(
                 device=device,
-                mirrored=self.get_device(device),
+                mirrored=self.get_device(device, timeout=deadline),
                 path=path,
-                announced=self.list_resources(device),
-                subscription=_if_allowed(self.subscription_state, device, path),
-                rules=_if_allowed(self.get_presubscriptions),
-                waiting=_if_allowed(self.list_device_requests, device),
+                announced=self.list_resources(device, timeout=deadline),
+                subscription=_if_allowed(self.subscription_state, device, path, timeout=deadline),
+                rules=_if_allowed(self.get_presubscriptions, timeout=deadline),
+                waiting=_if_allowed(self.list_device_requests, device, timeout=deadline),
             )
         )
 
@@ -336,6 +356,7 @@ class MirrorClient:
         paths: Sequence[str] | None = None,
         raw: bool = False,
         tz: str | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
@@ -346,6 +367,7 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -357,8 +379,9 @@ class MirrorClient:
         ['/3311/0/5850', '/3311/0/5851']
         """
         parts = StateParts(paths=paths, raw=raw)
-        chosen = self.list_devices().ids if devices is None else self._ids_of_all(devices)
-        parts.add(map(self._get_object, chosen))
+        whole = self._sender.whole(timeout)
+        chosen = self._list_ids({}, whole) if devices is None else self._ids_of_all(devices, timeout=whole)
+        parts.add(self._get_object(device_id, whole) for device_id in chosen)
         return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
@@ -373,6 +396,7 @@ class MirrorClient:
         raw: bool = False,
         tz: str | None = None,
         compression: Compression | None = None,
+        timeout: float | None = None,
     ) -> pd.DataFrame:
         """The state table of many devices, all as of one instant, in one answer.
 
@@ -392,6 +416,7 @@ class MirrorClient:
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
@@ -409,16 +434,17 @@ class MirrorClient:
         """
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else self._ids_of_all(devices),
+            None if devices is None else self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
             server=self.base_url,
             compression=compression,
         )
-        return self._frame_of(request)
+        return self._frame_of(request, whole)
 
     def snapshot_dataset(
         self,
@@ -435,6 +461,7 @@ class MirrorClient:
         compression: Compression | None = None,
         devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
         overwrite: bool = False,
+        timeout: float | None = None,
     ) -> SnapshotDataset:
         """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
 
@@ -458,6 +485,7 @@ class MirrorClient:
             compression: ``none``, ``lz4`` or ``zstd`` on the way.
             devices_per_file: How many devices a file has at most.
             overwrite: Whether it may take the place of another dataset. Anything else is never replaced.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
             ConnectionFailed: The answer broke off.
@@ -480,9 +508,10 @@ class MirrorClient:
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.of(
             _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else self._ids_of_all(devices),
+            None if devices is None else self._ids_of_all(devices, timeout=whole),
             paths,
             raw=raw,
             tz=tz,
@@ -490,14 +519,15 @@ class MirrorClient:
             compression=compression,
         )
         with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
-            taken = self._take(request, writer.add)
+            taken = self._take(request, writer.add, whole)
             return writer.finish(request.about(taken, writer.rows))
 
-    def refresh(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
 
         Args:
             frame: A table as :meth:`snapshot` gave it.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Returns:
             A new table. Where the service cannot tell what has changed, it is taken as a whole, and a
@@ -519,12 +549,13 @@ class MirrorClient:
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
+        whole = self._sender.whole(timeout)
         request = SnapshotRequest.from_frame(frame, server=self.base_url)
         try:
-            taken, tables = self._take_tables(request)
+            taken, tables = self._take_tables(request, whole)
         except BadRequest as error:
             request = refreshing.whole(request, error)
-            taken, tables = self._take_tables(request)
+            taken, tables = self._take_tables(request, whole)
         return refreshing.refreshed(frame, request, taken, tables)
 
     # Device requests
@@ -537,6 +568,7 @@ class MirrorClient:
         accept: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device for the value of a resource, without waiting for it.
 
@@ -548,6 +580,7 @@ class MirrorClient:
                 3 days for a device in queue mode.
             async_id: Identity of the request, made here by default. The same one may be given again for the same
                 request: it is queued once.
+            timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             NotFound: There is no such device.
@@ -561,7 +594,9 @@ class MirrorClient:
         >>> client.begin_read(station, "/3303/0/5700").result().python
         21.5
         """
-        return self._begin("GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, accept=accept)
+        return self._begin(
+            "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
+        )
 
     def begin_write(
         self,
@@ -573,6 +608,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
+        timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
@@ -594,6 +630,7 @@ class MirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=payload,
             content_type=content_type,
         )
@@ -606,6 +643,7 @@ class MirrorClient:
         *,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
+        timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
 
@@ -620,15 +658,19 @@ class MirrorClient:
             path,
             expiry_seconds=expiry_seconds,
             async_id=async_id,
+            timeout=timeout,
             payload=None if argument is None else text("argument", argument).encode(),
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
-    def list_device_requests(self, device_id: DeviceLike | None = None) -> list[WaitingRequest]:
+    def list_device_requests(
+        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
+    ) -> list[WaitingRequest]:
         """The requests of this application that have no answer yet, oldest first; what they write is not shown.
 
         Args:
             device_id: Only those for this device.
+            timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             NotFound: There is no such device, or the service lacks this extension.
@@ -638,19 +680,20 @@ class MirrorClient:
         >>> client.list_device_requests()
         []
         """
-        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True))
+        deadline = self._sender.deadline(timeout)
+        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True), deadline)
         waiting: list[WaitingRequest] = []
         pages = _operations.Pages()
         after: str | None = None
         while True:
-            page = self._send(_operations.list_waiting_requests(asked, after=after))
+            page = self._send(_operations.list_waiting_requests(asked, after=after), deadline)
             after = pages.next_after(page)
             waiting += page.data
             if after is None:
                 return waiting
 
     def resume_request(
-        self, async_id: str, device_id: DeviceLike, path: str, *, method: Method = "GET"
+        self, async_id: str, device_id: DeviceLike, path: str, *, method: Method = "GET", timeout: float | None = None
     ) -> DeviceRequest:
         """Take up a request again by its async-id, also in another process than the one that made it.
 
@@ -661,6 +704,7 @@ class MirrorClient:
             device_id: The device that was asked.
             path: The resource path.
             method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+            timeout: Seconds the call may take, instead of the client's.
 
         Source: specification 6; wire.md 4.
 
@@ -671,7 +715,7 @@ class MirrorClient:
         pump = AnswerPump(LogReader(self._send, after=0), Inbox())
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._run(id_of(self._names, device_id, anew=True)),
+            device_id=self._run(id_of(self._names, device_id, anew=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -679,6 +723,29 @@ class MirrorClient:
             _expectation=pump.expect(async_id),
             _pump=pump,
         )
+
+    def requests_frame(
+        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+    ) -> pd.DataFrame:
+        """The requests table, as the notification log has them now; see :func:`mirror_sdk.frames.requests_frame`.
+
+        Args:
+            requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueRefused: ``tz`` is no time zone.
+
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result().python
+        21.5
+        >>> client.requests_frame([request])["status"].tolist()
+        ['success']
+        """
+        from mirror_sdk.frames import requests_frame
+
+        return requests_frame(requests, tz=tz, server=self.base_url)
 
     def read_value(
         self,
@@ -696,9 +763,11 @@ class MirrorClient:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        wait_seconds = optional_seconds("timeout", timeout)
-        request = self.begin_read(device_id, path, accept=accept, expiry_seconds=expiry_seconds)
-        return request.result(wait_seconds).python
+        wait = wait_of(timeout)
+        request = self.begin_read(
+            device_id, path, accept=accept, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        return request.result(wait).python
 
     def write_value(
         self,
@@ -717,7 +786,7 @@ class MirrorClient:
 
         >>> client.write_value(light, "/3311/0/5850", True)
         """
-        wait_seconds = optional_seconds("timeout", timeout)
+        wait = wait_of(timeout)
         request = self.begin_write(
             device_id,
             path,
@@ -725,8 +794,9 @@ class MirrorClient:
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
+            timeout=self._sender.to_place(wait),
         )
-        request.result(wait_seconds)
+        request.result(wait)
 
     def execute(
         self,
@@ -743,10 +813,15 @@ class MirrorClient:
 
         >>> client.execute(light, "/3/0/4")
         """
-        wait_seconds = optional_seconds("timeout", timeout)
-        self.begin_execute(device_id, path, argument, expiry_seconds=expiry_seconds).result(wait_seconds)
+        wait = wait_of(timeout)
+        request = self.begin_execute(
+            device_id, path, argument, expiry_seconds=expiry_seconds, timeout=self._sender.to_place(wait)
+        )
+        request.result(wait)
 
-    def plan(self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]]) -> Plan:
+    def plan(
+        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+    ) -> Plan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
 
         ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
@@ -756,6 +831,7 @@ class MirrorClient:
             wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
                 with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
                 (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -769,8 +845,9 @@ class MirrorClient:
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
         wants = read_wanted(wanted)
-        found = self._run(look_up(self._names, names_in(wants)))
-        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found)))
+        whole = self._sender.whole(timeout)
+        found = self._run(look_up(self._names, names_in(wants)), whole)
+        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found), whole), whole)
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -801,7 +878,7 @@ class MirrorClient:
 
     # Subscriptions
 
-    def subscribe(self, device_id: DeviceLike, path: str) -> None:
+    def subscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
         """Subscribe one resource; lost when the device makes a full registration.
 
         Raises:
@@ -811,25 +888,27 @@ class MirrorClient:
 
         >>> client.subscribe(station, "/3303/0/5700")
         """
-        self._about(device_id, partial(_operations.put_subscription, path=path), anew=True)
+        self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
-    def unsubscribe(self, device_id: DeviceLike, path: str) -> None:
+    def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
         """End the subscription of one resource. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
         """
-        self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True)
+        self._about(device_id, partial(_operations.delete_subscription, path=path), anew=True, timeout=timeout)
 
-    def is_subscribed(self, device_id: DeviceLike, path: str) -> bool:
+    def is_subscribed(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
 
         >>> client.is_subscribed(station, "/3303/0/5700")
         False
         """
-        return self._about(device_id, partial(_operations.get_subscription, path=path), anew=True)
+        return self._about(device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout)
 
-    def subscription_state(self, device_id: DeviceLike, path: str) -> SubscriptionState:
+    def subscription_state(
+        self, device_id: DeviceLike, path: str, *, timeout: float | None = None
+    ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
         A service that does not tell whether the device accepted leaves it at ``ASKED``.
@@ -839,34 +918,40 @@ class MirrorClient:
         >>> client.subscription_state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
-        return self._about(device_id, partial(_operations.get_subscription_state, path=path), anew=True)
+        return self._about(
+            device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
+        )
 
-    def list_subscriptions(self, device_id: DeviceLike) -> list[str]:
+    def list_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[str]:
         """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
 
         >>> client.list_subscriptions(station)
         []
         """
-        return self._about(device_id, _operations.list_subscriptions, anew=True)
+        return self._about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
 
-    def delete_subscriptions(self, device_id: DeviceLike) -> None:
+    def delete_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """End all subscriptions this application has of a device. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.delete_subscriptions(station)
         """
-        self._about(device_id, _operations.delete_subscriptions, anew=True)
+        self._about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
 
-    def get_presubscriptions(self) -> list[PresubscriptionRule]:
+    def get_presubscriptions(self, *, timeout: float | None = None) -> list[PresubscriptionRule]:
         """The presubscription rules of this application, in their order. Source: wire.md 3.
 
         >>> client.get_presubscriptions()
         []
         """
-        return self._send(_operations.get_presubscriptions())
+        return self._send(_operations.get_presubscriptions(), timeout)
 
     def put_presubscriptions(
-        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool = False
+        self,
+        rules: Iterable[PresubscriptionRule | Mapping[str, object]],
+        *,
+        apply_now: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Replace all presubscription rules; none at all clears them.
 
@@ -874,6 +959,7 @@ class MirrorClient:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
             apply_now: Whether devices that are registered now are checked as well, not only at their next
                 registration or registration update.
+            timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             BadRequest: The service does not take a rule.
@@ -883,14 +969,14 @@ class MirrorClient:
 
         >>> client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3311/*"]}], apply_now=True)
         """
-        self._send(_operations.put_presubscriptions(rules, apply_now=apply_now))
+        self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
-    def delete_presubscriptions(self) -> None:
+    def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
         """Remove all presubscription rules. Source: wire.md 3.
 
         >>> client.delete_presubscriptions()
         """
-        self._send(_operations.delete_presubscriptions())
+        self._send(_operations.delete_presubscriptions(), timeout)
 
     # Events
 
@@ -921,7 +1007,7 @@ class MirrorClient:
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         reader = self._new_reader(after=after)
         if after is None:
-            reader.go_to_end()
+            reader.go_to_end(poll_limit(idle_seconds, idle_seconds))
         return islice(iterate_events(reader, timeout_seconds=idle_seconds), most)
 
     def events_frame(
@@ -961,6 +1047,7 @@ class MirrorClient:
         *,
         paths: Collection[str] | None = None,
         device_ids: Collection[DeviceLike] | None = None,
+        timeout: float | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
 
@@ -969,6 +1056,7 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
                 told.
+            timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
             TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
@@ -982,8 +1070,10 @@ class MirrorClient:
         """
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        wanted = None if device_ids is None else frozenset(self._ids_of_all(device_ids, "device_ids"))
-        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, event_filter(paths, wanted))
+        deadline = self._sender.deadline(timeout)
+        wanted = None if device_ids is None else frozenset(self._ids_of_all(device_ids, "device_ids", deadline))
+        wants = event_filter(paths, wanted)
+        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, wants, within_seconds=deadline)
         self._watches.add(watch)
         return watch
 
@@ -995,6 +1085,7 @@ class MirrorClient:
         paths: Sequence[str] | None = None,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+        timeout: float | None = None,
     ) -> Recorder:
         """Record the log from now on, on a thread of its own, until the recorder is stopped.
 
@@ -1009,6 +1100,7 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: How old it may become.
+            timeout: Seconds until it has begun, instead of the client's for each request.
 
         Raises:
             ImportError: pandas is not installed.
@@ -1028,7 +1120,8 @@ class MirrorClient:
         """
         from mirror_sdk.recording.recorder import Recorder, Tape
 
-        chosen = None if devices is None else self._ids_of_all(devices)
+        whole = self._sender.whole(timeout)
+        chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
         tape = Tape(
             path,
             server=self.base_url,
@@ -1041,12 +1134,13 @@ class MirrorClient:
         recorder = Recorder(
             tape,
             lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
-            lambda: self.state_frame(chosen, paths=paths),
+            lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            whole,
         )
         self._watches.add(recorder)
         return recorder
 
-    def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None) -> None:
+    def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None) -> None:
         """Have notifications sent to a webhook from now on; events and answers then come from there.
 
         To be called before requests are made and events are waited for. What the service has kept for this key and
@@ -1057,6 +1151,7 @@ class MirrorClient:
             receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
                 must answer already.
             url: Under which address the service calls it; a ``WebhookReceiver`` knows its own.
+            timeout: Seconds the call may take, instead of the client's.
 
         Raises:
             BadRequest: The service cannot reach the URL or may not call it, which its operator alone is told (a mirror
@@ -1073,27 +1168,27 @@ class MirrorClient:
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = receiver.reader()
-        self._send(_operations.put_callback(address, receiver.headers))
+        self._send(_operations.put_callback(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
 
-    def use_long_polling(self) -> None:
+    def use_long_polling(self, *, timeout: float | None = None) -> None:
         """Remove the webhook of this application, and read by long polling again, as a new client does.
 
         Source: specification E4; wire.md 4.
 
         >>> client.use_long_polling()
         """
-        self._send(_operations.delete_callback())
+        self._send(_operations.delete_callback(), timeout)
         self._callbacks = None
         self._pump = AnswerPump(LogReader(self._send), Inbox())
 
-    def delete_poll_channel(self) -> None:
+    def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
 
         >>> client.delete_poll_channel()
         """
-        self._send(_operations.delete_poll_channel())
+        self._send(_operations.delete_poll_channel(), timeout)
 
     def _new_reader(
         self, *, after: int | None = None, sleep: Callable[[float], object] = time.sleep
@@ -1104,15 +1199,24 @@ class MirrorClient:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
         return self._callbacks.reader()
 
-    def _about(self, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool = False) -> T:
-        return self._run(send_about(self._names, device, operation, anew=anew))
+    def _about(
+        self,
+        device: DeviceLike,
+        operation: Callable[[str], Operation[T]],
+        *,
+        anew: bool = False,
+        timeout: float | None = None,
+    ) -> T:
+        return self._run(send_about(self._names, device, operation, anew=anew), timeout)
 
-    def _ids_of_all(self, devices: Iterable[DeviceLike], argument: str = "devices") -> list[str]:
-        return self._run(ids_of(self._names, devices, argument))
+    def _ids_of_all(
+        self, devices: Iterable[DeviceLike], argument: str = "devices", timeout: float | None = None
+    ) -> list[str]:
+        return self._run(ids_of(self._names, devices, argument), timeout)
 
-    def _run(self, steps: Steps[T]) -> T:
+    def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
-        deadline = self._sender.deadline(None)
+        deadline = self._sender.deadline(timeout)
         try:
             operation = next(steps)
             while True:
@@ -1126,15 +1230,15 @@ class MirrorClient:
             found: T = end.value
             return found
 
-    def _frame_of(self, request: SnapshotRequest) -> pd.DataFrame:
-        return request.frame(*self._take_tables(request))
+    def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
+        return request.frame(*self._take_tables(request, timeout))
 
-    def _take_tables(self, request: SnapshotRequest) -> tuple[Taken, list[pa.Table]]:
+    def _take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
-        taken = self._take(request, tables.append)
+        taken = self._take(request, tables.append, timeout)
         return taken, tables
 
-    def _take(self, request: SnapshotRequest, keep: Keep) -> Taken:
+    def _take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
         from mirror_sdk.snapshot import reading
 
@@ -1142,44 +1246,50 @@ class MirrorClient:
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken = self._sender.receive(request.operation(form), read)
+                taken = self._sender.receive(request.operation(form), read, timeout)
             except APIError as error:
                 form = reading.next_form(form, error)
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    self._send(_operations.get_directory_device(device_id))
+                    self._send(_operations.get_directory_device(device_id), timeout)
                 return taken
-        return self._take_one_by_one(request, reading.OneByOne(request, keep))
+        return self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 
-    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne) -> Taken:
-        chosen = self._ids_of(request)
+    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+        chosen = self._ids_of(request, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 with without_progress():
-                    parts.add(self._get_devices(some))
+                    parts.add(self._get_devices(some, timeout))
                 bar.update(len(some))
         return parts.taken()
 
-    def _get_object(self, device_id: str) -> DeviceObject:
-        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id)))
+    def _get_object(self, device_id: str, timeout: float | None = None) -> DeviceObject:
+        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id), timeout))
 
-    def _get_devices(self, chosen: Sequence[str]) -> list[DeviceObject]:
+    def _get_devices(self, chosen: Sequence[str], timeout: float | None = None) -> list[DeviceObject]:
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
             objects = []
-            for found in pool.map(self._get_object, chosen):
+            for found in pool.map(lambda device_id: self._get_object(device_id, timeout), chosen):
                 objects.append(found)
                 bar.update(1)
             return objects
 
-    def _ids_of(self, request: SnapshotRequest) -> Sequence[str]:
+    def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
         if request.names_devices:
             return sorted(request.device_ids or ())
-        listed = self.list_devices(filters=request.sent_filters).ids
+        listed = self._list_ids(request.sent_filters, timeout)
         return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
 
-    def _plan_of(self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None) -> Plan:
+    def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
+        """The ids of a fleet: without a limit on all of them each page has the client's."""
+        return [device.id for device in self._each_device(filters, None, timeout)]
+
+    def _plan_of(
+        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Plan:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
         from mirror_sdk.plan.wanted import device_chunks
@@ -1187,8 +1297,8 @@ class MirrorClient:
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
-            listed = self.list_devices(filters={"id__in": chunk})
-            known |= known_devices(listed, map(self._get_object, listed.ids), paths)
+            listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
+            known |= known_devices(listed, (self._get_object(device_id, timeout) for device_id in listed.ids), paths)
         return Plan(
             check_all(wants, known, reasons or {}),
             server=self.base_url,
@@ -1196,11 +1306,13 @@ class MirrorClient:
             make_plan=self._plan_of,
         )
 
-    def _each_device(self, conditions: Mapping[str, object], limit: int | None) -> Iterator[Device]:
+    def _each_device(
+        self, conditions: Mapping[str, object], limit: int | None, timeout: float | None = None
+    ) -> Iterator[Device]:
         pages = _operations.Pages()
         after: str | None = None
         while True:
-            page = self._send(_operations.list_devices(conditions, limit=limit, after=after))
+            page = self._send(_operations.list_devices(conditions, limit=limit, after=after), timeout)
             after = pages.next_after(page)
             yield from page.data
             if after is None:
@@ -1242,6 +1354,7 @@ class MirrorClient:
         payload: bytes | None = None,
         content_type: str | None = None,
         pump: AnswerPump | None = None,
+        timeout: float | None = None,
     ) -> DeviceRequest:
         pump = pump or self._pump
         identity = uuid.uuid4().hex if async_id is None else async_id
@@ -1256,10 +1369,11 @@ class MirrorClient:
             expiry_seconds=expiry_seconds,
         )
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = self._run(id_of(self._names, device, anew=True))
+        deadline = self._sender.deadline(timeout)
+        device_id = self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
-        expectation = pump.expect(identity)
-        accepted = self._run(send_to(device, operation(device_id)))
+        expectation = pump.expect(identity, deadline)
+        accepted = self._run(send_to(device, operation(device_id)), deadline)
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,

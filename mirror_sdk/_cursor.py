@@ -5,6 +5,7 @@ Nothing in here waits or does I/O. Source: wire.md 4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,6 +45,12 @@ class Batch:
 NOTHING = Batch()
 
 
+def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
+    """How long a poll may take, of which so much is left of a wait; a look is no wait, and has no limit of its own."""
+    # The service holds it for whole seconds.
+    return max(0.0, remaining_seconds) + 1 if timeout_seconds > 0 else math.inf
+
+
 class LogCursor:
     """The position. Failures that may pass leave it where it is, so that nothing is lost by them.
 
@@ -57,13 +64,14 @@ class LogCursor:
         self.last_failure: MirrorError | None = None
         self._backoff = backoff
 
-    def opening_poll(self) -> Operation[Poll]:
+    def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:
         """Ask where the log ends."""
-        return _operations.poll_log(None, hold_seconds=0, max_retries=None)
+        return _operations.poll_log(None, hold_seconds=0, within_seconds=within_seconds, max_retries=None)
 
-    def next_poll(self, hold_seconds: float) -> Operation[Poll]:
+    def next_poll(self, hold_seconds: float, within_seconds: float = math.inf) -> Operation[Poll]:
         """Ask for what follows the position, or for the position while there is none."""
-        return _operations.poll_log(self.seq, hold_seconds=0 if self.seq is None else hold_seconds)
+        hold_seconds = 0 if self.seq is None else hold_seconds
+        return _operations.poll_log(self.seq, hold_seconds=hold_seconds, within_seconds=within_seconds)
 
     def answered(self, poll: Poll) -> Batch:
         """Move on behind what was read.

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+from mirror_sdk._arguments import seconds
+
 STEP_BYTES = 64 * 1024
 """What has to come of a long answer before its time begins anew."""
+_LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
 """Timers may end so much before their time."""
 
@@ -66,6 +69,25 @@ class Deadline(float):
 
     def arrived(self, byte_count: int) -> None:
         """So much of the answer came."""
+
+
+def wait_of(timeout: object) -> Deadline | None:
+    """A wait that begins now, and may be endless or no more than a look; ``None`` is the usual one.
+
+    Raises:
+        ValueRefused: It is no span of time.
+    """
+    return None if timeout is None else Deadline(seconds("timeout", timeout))
+
+
+def left_of(limit_seconds: float) -> float:
+    """What is left of a limit that may be a deadline."""
+    return limit_seconds.left if isinstance(limit_seconds, Deadline) else limit_seconds
+
+
+def rest_of(wait: float) -> float:
+    """What is left of a wait; never nothing, which would make it a look, unless it is one."""
+    return max(left_of(wait), _LEAST_SECONDS) if wait else wait
 
 
 class Pace(Deadline):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class Operation(Generic[T]):
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
+        within_seconds: How long all of it may take at most, where a client gives it more time.
         is_repeatable: Whether it means the same twice as once, whatever its method.
         max_retries: How often it may be sent again; ``None`` goes by the client.
         also_reads: Statuses from 300 on that are no error here.
@@ -68,6 +70,7 @@ class Operation(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
     hold_seconds: int = 0
+    within_seconds: float = math.inf
     is_repeatable: bool = False
     max_retries: int | None = None
     also_reads: frozenset[int] = frozenset()

@@ -89,6 +89,10 @@ class Entries:
     def __iter__(self) -> Iterator[Entry]:
         return read_entries(self._message)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return any(True for _ in self)
+
 
 class Expectation:
     """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
@@ -172,6 +176,13 @@ class Inbox:
                 self.newest_unreadable.append(entry.body)
                 unreadable.add(entry.key)
         return unreadable
+
+    def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
+        """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""
+        for entry in entries:
+            if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
+                awaited.discard(entry.body.id)
+                self._deliver(entry.body)
 
     def _deliver(self, answer: AsyncResponse) -> None:
         expectation = self._expectations.get(answer.id)

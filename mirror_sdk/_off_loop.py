@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -52,8 +53,25 @@ async def import_off_loop(*modules: str) -> None:
     for module in modules:
         # Not ``sys.modules``: there it also stands while another thread is at it, for whom an import waits.
         if module not in _imported:
-            await off_loop(import_module, module)
+            await off_loop(_import, module)
             _imported.add(module)
+
+
+def _import(module: str) -> None:
+    """Import a module, without the collections of garbage on the way going through all that was there before.
+
+    What is made by an import is no garbage, but there is so much of it that it is looked through again and again, with
+    all threads standing still.
+    """
+    if gc.get_freeze_count():
+        # The program has set objects aside itself, and these must stay so.
+        import_module(module)
+        return
+    gc.freeze()
+    try:
+        import_module(module)
+    finally:
+        gc.unfreeze()
 
 
 @asynccontextmanager

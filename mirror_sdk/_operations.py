@@ -340,7 +340,9 @@ def delete_subscriptions(device_id: str) -> Operation[None]:
 # Notification channel, service
 
 
-def poll_log(after: int | None, *, hold_seconds: float, max_retries: int | None = 0) -> Operation[Poll]:
+def poll_log(
+    after: int | None, *, hold_seconds: float, within_seconds: float = math.inf, max_retries: int | None = 0
+) -> Operation[Poll]:
     """Read the notification log behind a position; ``None`` asks for the position of its end. Source: wire.md 4.
 
     The wire takes whole seconds, so the hold is rounded up. A poll is not sent again: its reader goes on by itself.
@@ -348,7 +350,13 @@ def poll_log(after: int | None, *, hold_seconds: float, max_retries: int | None 
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
     return Operation(
-        "GET", routes.PULL, partial(_read_poll, after), params=params, hold_seconds=hold, max_retries=max_retries
+        "GET",
+        routes.PULL,
+        partial(_read_poll, after),
+        params=params,
+        hold_seconds=hold,
+        within_seconds=within_seconds,
+        max_retries=max_retries,
     )
 
 

@@ -21,6 +21,10 @@ DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
 """Of a million devices, a few more or less."""
 STALE_AFTER_SECONDS = 60.0
 ERRORS_KEPT = 100
+LONGEST_LOOK_SECONDS = 25.0
+"""For which a look at what there is goes on, where more comes as fast as it is read."""
+LONGEST_PAUSE_OF_LOOK_SECONDS = 2.0
+"""So that it asks past a failure or three, and past no service that is away or wants to be left alone."""
 
 
 class Contact:

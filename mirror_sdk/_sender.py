@@ -13,7 +13,7 @@ import httpx
 
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._arguments import seconds
-from mirror_sdk._deadline import Deadline, Pace
+from mirror_sdk._deadline import Deadline, Pace, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._network import Network
@@ -94,6 +94,18 @@ class Sender:
         """Close the connections; harmless when they are closed."""
         self._http.close()
 
+    def whole(self, timeout: float | None) -> Deadline | None:
+        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
+
+        Raises:
+            ValueRefused: It is no limit.
+        """
+        return None if timeout is None else self.deadline(timeout)
+
+    def to_place(self, wait: Deadline | None) -> Deadline | None:
+        """How long the placing of a request may take whose answer is then waited for; ``None`` is the client's."""
+        return wait if wait and wait < self._timeout_seconds else None
+
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
 
@@ -116,7 +128,8 @@ class Sender:
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        deadline = self.deadline(self._timeout_seconds + operation.hold_seconds if timeout is None else timeout)
+        usual = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
+        deadline = self.deadline(usual if timeout is None else timeout)
         try:
             return self._repeat(operation, deadline, lambda: operation.finish(self._exchange(operation, deadline)))
         except MirrorError as error:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
+from mirror_sdk._deadline import rest_of
+from mirror_sdk._inbox import Expectation
 from mirror_sdk.device_request import PlacedRequest
-from mirror_sdk.errors import DeviceRequestFailed
+from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -23,11 +27,37 @@ class AsyncDeviceRequest(PlacedRequest):
         return f"<AsyncDeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     async def done(self) -> bool:
-        """As :meth:`mirror_sdk.DeviceRequest.done`."""
+        """Whether the answer has come; looks at all that the notification log has now and does not wait for more.
+
+        A failure that may pass is asked past for a few seconds; while the service cannot be asked at all, this is
+        false, and ``result(timeout=0)`` tells why.
+
+        Raises:
+            APIError: The service refuses to say.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> (await request.result()).python, await request.done()
+        (21.5, True)
+        """
         return await self._pump.wait(self._expectation, 0) is not None
 
     async def result(self, timeout: float | None = None) -> Value:
-        """As :meth:`mirror_sdk.DeviceRequest.result`, with the same errors."""
+        """The value the device answered with; ``NONE`` for a write or an execution that brings none.
+
+        Args:
+            timeout: Seconds to wait, up to one more because the wire takes whole ones; 0 looks at all that the
+                notification log has now. The default is ``expiry_seconds`` and a little more, and a minute at most.
+
+        Raises:
+            DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
+            WaitTimeout: The wait is over and the request is not; ask again.
+            APIError: The service refuses to say.
+            ValueRefused: ``timeout`` is no span of time.
+
+        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> (await request.result(timeout=10)).kind
+        <ValueKind.NUMBER: 'number'>
+        """
         answer = await self._wait(timeout)
         failure = self.read_failure(answer)
         if failure is not None:
@@ -35,12 +65,37 @@ class AsyncDeviceRequest(PlacedRequest):
         return self.read_value(answer)
 
     async def exception(self, timeout: float | None = None) -> DeviceRequestFailed | None:
-        """As :meth:`mirror_sdk.DeviceRequest.exception`, with the same errors."""
+        """Why it failed, or ``None`` when it did not. Arguments and other errors as for :meth:`result`.
+
+        Raises:
+            WaitTimeout: The wait is over and the request is not; ask again.
+            APIError: The service refuses to say.
+
+        >>> request = await client.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
+        >>> failure = await request.exception()
+        >>> failure.category
+        'METHOD_NOT_ALLOWED'
+        """
         return self.read_failure(await self._wait(timeout))
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = await self._pump.wait(self._expectation, timeout_seconds)
+        answer = await self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
+
+
+async def look_for_answers(requests: Iterable[object]) -> None:
+    """As :func:`mirror_sdk.device_request.look_for_answers`.
+
+    Raises:
+        MirrorError: The log could not be read, and asking again would not mend that.
+    """
+    waiting: dict[AsyncAnswerPump, list[Expectation]] = {}
+    for request in requests:
+        if isinstance(request, AsyncDeviceRequest) and request.answer is None:
+            waiting.setdefault(request._pump, []).append(request._expectation)
+    for pump, expectations in waiting.items():
+        with suppress(ClientClosed):
+            await pump.look(expectations)

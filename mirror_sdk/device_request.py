@@ -5,14 +5,17 @@ Source: specification E2 and 6; wire.md 2 and 5.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._channels import AnswerPump
+from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
-from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
+from mirror_sdk.errors import ClientClosed, DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.model import JsonForm, plain
@@ -164,7 +167,10 @@ class DeviceRequest(PlacedRequest):
         return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     def done(self) -> bool:
-        """Whether the answer has come; looks once at what is there and does not wait for more.
+        """Whether the answer has come; looks at all that the notification log has now and does not wait for more.
+
+        A failure that may pass is asked past for a few seconds; while the service cannot be asked at all, this is
+        false, and ``result(timeout=0)`` tells why.
 
         Raises:
             APIError: The service refuses to say.
@@ -179,8 +185,8 @@ class DeviceRequest(PlacedRequest):
         """The value the device answered with; ``NONE`` for a write or an execution that brings none.
 
         Args:
-            timeout: Seconds to wait, up to one more because the wire takes whole ones. The default is
-                ``expiry_seconds`` and a little more, and a minute at most.
+            timeout: Seconds to wait, up to one more because the wire takes whole ones; 0 looks at all that the
+                notification log has now. The default is ``expiry_seconds`` and a little more, and a minute at most.
 
         Raises:
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
@@ -212,7 +218,22 @@ class DeviceRequest(PlacedRequest):
 
     def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = self._pump.wait(self._expectation, timeout_seconds)
+        answer = self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
+
+
+def look_for_answers(requests: Iterable[object]) -> None:
+    """Look at what the log has now, once for all requests of a client; what a closed one has seen is all there is.
+
+    Raises:
+        MirrorError: The log could not be read, and asking again would not mend that.
+    """
+    waiting: dict[AnswerPump, list[Expectation]] = {}
+    for request in requests:
+        if isinstance(request, DeviceRequest) and request.answer is None:
+            waiting.setdefault(request._pump, []).append(request._expectation)
+    for pump, expectations in waiting.items():
+        with suppress(ClientClosed):
+            pump.look(expectations)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import math
 import secrets
 import threading
 from collections import OrderedDict, deque
@@ -187,11 +188,11 @@ class CallbackReader:
         """Number of the last entry that was read."""
         return self._after
 
-    def go_to_end(self) -> None:
+    def go_to_end(self, _within_seconds: float = math.inf) -> None:
         """Take the present end as the position."""
         self._after = self._inbox.last
 
-    def read(self, hold_seconds: float) -> Batch:
+    def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
         """Wait for what follows the position, at most so long."""
         batch = self._inbox.wait(self._after, hold_seconds)
         self._after = batch.seq if batch.seq is not None else self._after
@@ -220,11 +221,11 @@ class AsyncCallbackReader:
         """Number of the last entry that was read."""
         return self._after
 
-    async def go_to_end(self) -> None:
+    async def go_to_end(self, _within_seconds: float = math.inf) -> None:
         """Take the present end as the position."""
         self._after = self._inbox.last
 
-    async def read(self, hold_seconds: float) -> Batch:
+    async def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
         """Wait for what follows the position, at most so long. A read that is cancelled leaves the position."""
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()

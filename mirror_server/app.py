@@ -239,8 +239,8 @@ class MirrorApp(Flask):
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
         """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
-        response.headers[REQUEST_ID_HEADER] = request_id(environ)
-        # Values may be personal data: nobody on the way keeps them. To look for them first takes longer.
+        # Values may be personal data: nobody on the way keeps them. To look for such headers first takes longer.
+        response.headers.add(REQUEST_ID_HEADER, request_id(environ))
         if not isinstance(response, page.PageFile):
             response.headers.add("Cache-Control", "no-store")
         response.headers.add("X-Content-Type-Options", "nosniff")
@@ -300,19 +300,20 @@ def _admit(
     scopes = getattr(view, "required_scopes", None)
     if scopes is not None and not scopes:
         return None
-    g.version = services.database.version()
+    version = services.database.version()
     caller = asked.environ.get(CALLER)
+    kept = _kept()
     if caller is not None:
-        application, g.scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+        application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
     else:
         sender = partial(senders.sender_of, asked.environ)
         authorization = asked.environ.get("HTTP_AUTHORIZATION")
-        application, g.scopes = gate.authenticate(authorization, sender, g.version)
-        g.still_admits = partial(gate.still_admits, authorization)
-    g.app_id = application
+        application, held = gate.authenticate(authorization, sender, version)
+        kept.still_admits = partial(gate.still_admits, authorization)
+    kept.app_id, kept.scopes, kept.version = application, held, version
     note(asked.environ, application=application)
     if scopes is not None:
-        require_scope(*scopes)
+        require_scope(held, *scopes)
     is_full: Callable[[str], bool] | None = asked.environ.get(IS_FULL)
     if is_full is not None and is_full(application):
         raise _too_much_unread()
@@ -322,7 +323,7 @@ def _admit(
         # Neither logged nor counted: the request itself will be.
         asked.environ[_PARKED] = _route(asked)
         return Response(status=100)
-    if g.scopes != _OPERATOR_ONLY:
+    if held != _OPERATOR_ONLY:
         services.log.keep_for(application)
     if services.relay is None or not services.relay.is_needed or not is_of_duty():
         return None
@@ -335,6 +336,11 @@ def _asked() -> Request:
     """The request itself; the proxy looks it up at each use."""
     asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
     return asked
+
+
+def _kept() -> Any:
+    """``flask.g`` itself, which is another proxy."""
+    return g._get_current_object()
 
 
 def _route(asked: Request) -> tuple[str, str]:

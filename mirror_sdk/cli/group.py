@@ -34,6 +34,9 @@ _MODULES = {
 }
 
 
+_ENDED_BY_CTRL_C = {"lab", "watch"}
+
+
 class _NoAnswer(click.ClickException):
     """The device did not answer in time."""
 
@@ -42,6 +45,15 @@ class _NoAnswer(click.ClickException):
 
 class _Commands(LazyGroup):
     """Tells what went wrong in one line."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, from its module; a Ctrl-C meanwhile ends at once what is to run until Ctrl-C."""
+        try:
+            return super().get_command(ctx, cmd_name)
+        except KeyboardInterrupt:
+            if cmd_name not in _ENDED_BY_CTRL_C:
+                raise
+            ctx.exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -141,8 +141,17 @@ class EventParts:
         self._columns = event_columns([])
 
 
-def event_columns(rows: Sequence[Event]) -> dict[str, list[object]]:
-    """The columns of the events table, ``value_raw`` among them."""
+def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
+    """The columns of the events table, ``value_raw`` among them; of many events only a few are kept at a time."""
+    columns = _columns_of([])
+    each_event = iter(events)
+    while some := list(islice(each_event, EVENTS_AT_A_TIME)):
+        for name, values in _columns_of(some).items():
+            columns[name] += values
+    return columns
+
+
+def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
     values = [event.value or NO_VALUE for event in rows]
     columns: dict[str, list[object]] = {name: [getattr(event, name) for event in rows] for name in _PLAIN}
     columns |= value_columns("value", values)

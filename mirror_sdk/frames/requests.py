@@ -9,7 +9,7 @@ from enum import StrEnum
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest, look_for_answers
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import (
     CATEGORY,
@@ -60,7 +60,11 @@ REQUESTS_SCHEMA = pa.schema(
 def requests_frame(
     requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """The requests table: one row per device request, in their order. It looks at the handles and asks nobody.
+    """The requests table: one row per device request, in their order, as the notification log has them now.
+
+    The log is looked at once for all that have no answer yet, as :meth:`mirror_sdk.DeviceRequest.done` looks at it; of
+    a client that is closed, the table shows what it had seen. For requests of an asynchronous client, which cannot be
+    looked for without ``await``, it shows what was seen too: use ``await client.requests_frame(requests)`` there.
 
     Args:
         requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave, and requests that were not placed.
@@ -102,11 +106,24 @@ def requests_frame(
         ``complete``, whether all requests have ended, and ``server``.
 
     Raises:
+        MirrorError: The log could not be read, and asking again would not mend that.
         ValueRefused: ``tz`` is no time zone.
 
     Source: specification E2; wire.md 2 and 5.
     """
     rows = list(requests)
+    look_for_answers(rows)
+    return seen_requests_frame(rows, tz=tz, server=server)
+
+
+def seen_requests_frame(
+    rows: Sequence[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
+) -> pd.DataFrame:
+    """The same of what was seen of the log so far; it asks nobody.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+    """
     accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]
     columns: dict[str, Sequence[object]] = {

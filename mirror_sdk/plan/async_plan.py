@@ -28,7 +28,11 @@ from mirror_sdk.progress import progress_bar
 
 
 class AsyncPlan(PlanReport):
-    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does."""
+    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does.
+
+    What is no coroutine, such as ``frame``, ``result`` and ``save``, is done at once. Of a plan with thousands of
+    writes a thread may do it: ``await asyncio.to_thread(plan.save, path)``.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,35 @@ class AsyncPlan(PlanReport):
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
-        """As :meth:`mirror_sdk.plan.Plan.apply`."""
+        """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+
+        When it is cancelled it ends as by :meth:`stop`: no more is sent, and what is on its way stays so. A write is
+        sent under the same async-id however often it is tried, so a device takes it once. One that failed is not sent
+        again: make a new plan of those.
+
+        Args:
+            concurrency: How many writes may be under way at once.
+            canary: How many to send first; all of them must succeed before any other is sent.
+            max_failures: After how many failures no more is sent; ``None`` for no limit.
+            expiry_seconds: For how long a write may wait for its device.
+            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
+                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
+                a long expiry, and nobody wants to wait as long.
+            include_offline: Whether devices that are not registered are written to as well.
+
+        Returns:
+            The requests table of all writes; one that was not sent is ``queued``. See :attr:`result`.
+
+        Raises:
+            AccessDenied: The key may not write; nothing more is sent.
+            AuthenticationError: The key is not known; nothing more is sent.
+            MirrorError: Something else that every other write would meet too.
+            ValueRefused: An argument is no such number, or the plan is being applied already.
+
+        >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
+        >>> (await plan.apply())["status"].tolist()
+        ['success']
+        """
         check_limits(
             concurrency=concurrency,
             canary=canary,
@@ -81,12 +113,30 @@ class AsyncPlan(PlanReport):
         return await off_loop(lambda: self.result)
 
     def stop(self) -> None:
-        """As :meth:`mirror_sdk.plan.Plan.stop`."""
+        """Send no more. What is on its way stays so, and ``apply`` returns soon.
+
+        >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.stop()
+        """
         self._ledger.stop("it was stopped")
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
-        """As :meth:`mirror_sdk.plan.Plan.undo`."""
+        """A plan that writes what was reported before this one, wherever this one may have had an effect.
+
+        A resource that had no reported value is refused in it. Nothing is sent before it is applied.
+
+        Raises:
+            MirrorError: The state could not be read.
+
+        >>> await client.read_value(light, "/3311/0/5851")
+        10
+        >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
+        >>> (await plan.apply())["status"].tolist()
+        ['success']
+        >>> (await plan.undo()).frame["wanted_num"].tolist()
+        [10.0]
+        """
         return await self._make_plan(await off_loop(self._undo))
 
     async def _send_all(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.requests import RequestStatus, request_status, requests_frame
+from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.saved import save
@@ -105,7 +105,7 @@ class PlanReport(JsonForm):
         >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
         ['queued']
         """
-        frame = requests_frame(self.requests, server=self._server)
+        frame = seen_requests_frame(self.requests, server=self._server)
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 

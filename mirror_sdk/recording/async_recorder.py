@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import ParamSpec, Self
 import pandas as pd
 
 from mirror_sdk._async_channels import AsyncLogReader
+from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk.errors import MirrorError
@@ -34,7 +36,7 @@ class AsyncRecorder:
         tape: Tape,
         reader: AsyncLogReader,
         new_reader: Callable[[int | None], AsyncLogReader],
-        take_state: Callable[[], Awaitable[pd.DataFrame]],
+        take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
     ) -> None:
         self._tape = tape
         self._reader = reader
@@ -88,7 +90,15 @@ class AsyncRecorder:
         return Recording(self.path)
 
     def audit(self) -> Audit:
-        """Whether what is recorded is complete, from when to when, and what is missing."""
+        """Whether what is recorded is complete, from when to when, and what is missing.
+
+        It reads all files, and the loop waits for that: have a thread do it where the recording is large.
+
+        >>> async with await client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> (await asyncio.to_thread(recorder.audit)).events
+        0
+        """
         return self.recording.audit()
 
     async def stop(self) -> None:
@@ -98,6 +108,11 @@ class AsyncRecorder:
 
         Raises:
             OSError: The rest could not be written.
+
+        >>> recorder = await client.record(folder / "run.parquet")
+        >>> await recorder.stop()
+        >>> recorder.is_running
+        False
         """
         if self._is_of_parent:
             return
@@ -143,12 +158,12 @@ class AsyncRecorder:
                 raise reader.last_failure
             await _finish(self._tape.write, batch, after=after, seq=reader.position)
         if self._tape.needs_state:
-            await _finish(self._tape.write_state, await self._take_state())
+            await _finish(self._tape.write_state, await self._take_state(None))
 
     async def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""
         try:
-            state = await self._take_state()
+            state = await self._take_state(None)
         except MirrorError:
             _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
             return
@@ -174,7 +189,8 @@ async def _finish(write: Callable[P, None], *arguments: P.args, **options: P.kwa
 async def begin_recording(
     make_tape: Callable[[], Tape],
     new_reader: Callable[[int | None], AsyncLogReader],
-    take_state: Callable[[], Awaitable[pd.DataFrame]],
+    take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
+    deadline: Deadline | None,
 ) -> AsyncRecorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
 
@@ -189,8 +205,8 @@ async def begin_recording(
         (tape,) = made
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
-            await reader.go_to_end()
-        await _finish(tape.begin, reader.position, await take_state())
+            await reader.go_to_end(math.inf if deadline is None else deadline)
+        await _finish(tape.begin, reader.position, await take_state(deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
         for tape in made:

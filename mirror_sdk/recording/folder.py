@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -87,7 +87,7 @@ class RecordingFolder:
         """Whether it can be written."""
         return not self._is_of_parent and self._lock.is_locked
 
-    def append(self, events: Sequence[Event], span: Span | None, now: datetime) -> None:
+    def append(self, events: Iterable[Event], span: Span | None, now: datetime) -> None:
         """Write events, and how far the log was looked at; they are on disk when this returns.
 
         Raises:
@@ -100,7 +100,7 @@ class RecordingFolder:
         journal.write_batch(batch, custom_metadata=files.batch_metadata(span))
         file.flush()
         os.fsync(file.fileno())
-        self.events += len(events)
+        self.events += batch.num_rows
         if span is not None:
             self.position = span.seq
         if file.tell() >= self._rotate_bytes or (self._began_at and now - self._began_at >= self._rotate_after):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
@@ -16,10 +17,11 @@ import pandas as pd
 from mirror_sdk._arguments import real
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk.errors import MirrorError, ValueRefused
-from mirror_sdk.events import EventKind, event_filter, read_events, unreadable_keys
+from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -101,12 +103,19 @@ class Tape:
             OSError: It could not be written.
         """
         now = self._now()
-        events = list(filter(self._wants, read_events(batch, now)))
-        warn_of(batch.gap, unreadable_keys(events))
-        if any(event.kind is EventKind.GAP for event in events):
+        warn_of(batch.gap)
+        if batch.gap is not None:
             self.needs_state = True
+        unreadable: set[str] = set()
+
+        def events() -> Iterator[Event]:
+            for event in filter(self._wants, read_events(batch, now)):
+                unreadable.update(unreadable_keys([event]))
+                yield event
+
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)
-        self.folder.append(events, span, now)
+        self.folder.append(events(), span, now)
+        warn_of(None, unreadable)
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -130,7 +139,8 @@ class Recorder:
         self,
         tape: Tape,
         new_reader: Callable[[int | None, Callable[[float], object]], LogReader],
-        take_state: Callable[[], pd.DataFrame],
+        take_state: Callable[[Deadline | None], pd.DataFrame],
+        deadline: Deadline | None,
     ) -> None:
         self._tape = tape
         self._new_reader = new_reader
@@ -141,9 +151,9 @@ class Recorder:
         try:
             self._reader = new_reader(tape.folder.position, self._stopped.wait)
             if not self._reader.is_placed:
-                self._reader.go_to_end()
+                self._reader.go_to_end(math.inf if deadline is None else deadline)
             # The state is that of a later moment than the position, so that nothing lies between them.
-            tape.begin(self._reader.position, take_state())
+            tape.begin(self._reader.position, take_state(deadline))
         except BaseException:
             tape.folder.close()
             raise
@@ -250,12 +260,12 @@ class Recorder:
                 raise reader.last_failure
             self._tape.write(batch, after=after, seq=reader.position)
         if self._tape.needs_state:
-            self._tape.write_state(self._take_state())
+            self._tape.write_state(self._take_state(None))
 
     def _renew_state(self) -> None:
         """After a loss, the state is taken anew."""
         try:
-            state = self._take_state()
+            state = self._take_state(None)
         except MirrorError:
             _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
             return

@@ -150,7 +150,8 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
         begins = "holds nothing" if known.began_at is None else f"begins at {write_timestamp(known.began_at)}"
         raise ValueRefused(f"{write_timestamp(instant)} lies before the recording, which {begins}")
     rows = known.rows[known.rows["known_from"] <= instant]
-    ordered = rows.sort_values(["reported_at", "known_from"], kind="stable", na_position="first")
+    # Within one instant the entries of the log follow the state they began from, in their order.
+    ordered = rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
     latest = ordered.drop_duplicates(_KEY, keep="last").set_index(_KEY)
     # Names and the like stand in the states alone, and hold until the next one.
     told = rows[~rows["observed"].astype(bool)].drop_duplicates(_KEY, keep="last").set_index(_KEY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -40,7 +40,7 @@ def blueprint(commands: CommandService) -> Blueprint:
     def place_device_request(device_id: str) -> Response:
         async_id = _read_async_id()
         body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
-        require_scope(Scope.READ if body.method == "GET" else Scope.WRITE)
+        require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
         placement = Placement(
             app_id=app_id(),
             device_id=device_id,

@@ -134,6 +134,22 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(
         assert (watching.returncode, watching.stderr.read()) == (1, "")
 
 
+@pytest.mark.parametrize(("command", "status"), [("watch", 0), ("lab", 0), ("record", 1)])
+def test_a_command_that_is_ended_while_it_loads(command: str, status: int) -> None:
+    program = f"""
+import mirror_sdk._lazy_group as group
+
+def interrupted(name):
+    raise KeyboardInterrupt
+
+group.import_module = interrupted
+{COMMANDS["mirror"].replace("main(", f"main(['{command}'], ")}
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+    # What was to be recorded was not.
+    assert (ended.returncode, ended.stderr.strip()) == (status, b"Aborted!" if status else b"")
+
+
 def first_line(watching: subprocess.Popen[str], application: Application, device: str) -> str:
     """The first line it shows, of changes that are made until then."""
     assert watching.stdout is not None

@@ -4,6 +4,7 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._sender import Sender
 from mirror_sdk.config import Settings
-from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning
+from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
 from mirror_sdk.events import Event, EventKind
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -509,3 +510,134 @@ def test_a_watch_hears_of_a_gap():
     log.let_go("end")
     watch._thread.join(10)
     assert [event.kind for event in seen.events] == [EventKind.GAP, EventKind.ASYNC_RESPONSE]
+
+
+# A look at what there is
+
+
+def one_by_one(log: Log) -> Log:
+    """A log whose messages have one entry each, as a service sends a response with a 5xx status."""
+    whole = log._message
+
+    def message(after: int, hold_seconds: float) -> httpx.Response:
+        last_seq = log.last_seq
+        log.last_seq = min(after + 1, last_seq)
+        try:
+            return whole(after, hold_seconds)
+        finally:
+            log.last_seq = last_seq
+
+    log._message = message  # type: ignore[method-assign]
+    return log
+
+
+@pytest.mark.parametrize("timeout_seconds", [0, 1e-9])
+def test_a_look_reads_all_that_is_there(timeout_seconds):
+    log = one_by_one(Log())
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    for number in range(5):
+        log.add("async-responses", {"id": f"other{number}", "status": 503, "payload": ""})
+    log.add_answer("a")
+    log.add("de-registrations", "d1")
+    assert pump.wait(expectation, timeout_seconds) is not None
+    # No more than it takes.
+    assert pump.reader.position == 6
+
+
+def test_a_look_ends_where_the_log_ends():
+    log = one_by_one(Log())
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.add_answer("b")
+    log.add_answer("c")
+    assert pump.wait(expectation, 0) is None
+    assert [poll["after"] for poll in log.polls[1:]] == ["0", "1", "2"]
+    assert {poll["hold"] for poll in log.polls} == {"0"}
+
+
+@pytest.mark.parametrize("failure", [lambda: refusal(500), lambda: refusal(503), lost])
+def test_a_look_asks_past_a_failure(failure):
+    log = one_by_one(Log())
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.add_answer("b")
+    log.add_answer("a")
+    log.before_poll = lambda number: failure() if number in {2, 4} else None
+    began = log.time()
+    assert pump.wait(expectation, 0) is not None
+    assert log.time() - began < 5
+
+
+def test_a_look_ends_when_the_service_stays_away():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.before_poll = lambda number: refusal(503)
+    began = log.time()
+    assert pump.wait(expectation, 0) is None
+    assert 3 <= len(log.polls) - 1 <= 5
+    assert log.time() - began < 5
+    assert isinstance(pump.last_failure, ServerError)
+
+
+def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
+    assert pump.wait(expectation, 0) is None
+    assert pump.wait(expectation, 0) is None
+    assert len(log.polls) == 2
+    log.before_poll = lambda number: None
+    log.add_answer("a")
+    log.time.seconds += 20
+    assert pump.wait(expectation, 0) is not None
+
+
+def test_a_look_ends_where_more_comes_as_fast_as_it_is_read():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+
+    def before_poll(number: int) -> None:
+        log.add("de-registrations", f"d{number}")
+        log.time.seconds += 0.5
+
+    log.before_poll = before_poll
+    assert pump.wait(expectation, 0) is None
+    assert len(log.polls) < 60
+
+
+def test_a_refusal_ends_a_look():
+    log = Log()
+    pump = pump_of(log)
+    expectation = pump.expect("a")
+    log.before_poll = lambda number: refusal(401)
+    with pytest.raises(AuthenticationError):
+        pump.wait(expectation, 0)
+
+
+def test_a_look_beside_a_thread_that_reads():
+    log = one_by_one(Log())
+    pump = pump_of(log)
+    waited, expectation = pump.expect("waited"), pump.expect("a")
+    held, may_go_on = threading.Event(), threading.Event()
+
+    def before_poll(number: int) -> None:
+        if log.polls[-1]["hold"] != "0" and not held.is_set():
+            held.set()
+            assert may_go_on.wait(10)
+
+    log.before_poll = before_poll
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pump.wait, waited, 20)
+        assert held.wait(10)
+        log.add_answer("b")
+        log.add_answer("a")
+        assert pump.wait(expectation, 0) is not None
+        log.add_answer("waited")
+        may_go_on.set()
+        assert waiting.result(10) is not None
+    # What it passed over is still brought to those who want it.
+    assert pump.expect("b").answer is not None

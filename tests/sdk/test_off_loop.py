@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._cursor import Batch
 from mirror_sdk._inbox import Entries, Inbox
-from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, off_loop
+from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, import_off_loop, off_loop
 from mirror_sdk.snapshot.request import SnapshotRequest
 
 URL = "http://mirror.localhost"
@@ -72,6 +73,11 @@ async def planned(client: AsyncMirrorClient) -> Any:
     return await client.plan([(device_id, SWITCH, True)])
 
 
+async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
+    device_id = (await client.list_devices()).ids[0]
+    return [await client.begin_read(device_id, SWITCH)]
+
+
 async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
     (await planned(client)).save(folder / "plan.json")
     return folder / "plan.json"
@@ -83,6 +89,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "snapshot_dataset": (lambda c, _: nothing(c), lambda c, _, folder: c.snapshot_dataset(folder / "dataset")),
     "refresh": (lambda c, _: c.snapshot(), lambda c, frame, _: c.refresh(frame)),
     "events_frame": (lambda c, _: nothing(c), lambda c, _, __: c.events_frame(after=0, timeout=0)),
+    "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
     "plan": (lambda c, _: nothing(c), lambda c, _, __: planned(c)),
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
     "apply": (lambda c, _: planned(c), lambda _, plan, __: plan.apply()),
@@ -149,7 +156,7 @@ asyncio.run(main())
             "client.refresh({})",
         ),
         *("client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.load_plan('none')"),
-        "client.record('run.parquet', devices=[])",
+        *("client.requests_frame([])", "client.record('run.parquet', devices=[])"),
     ],
 )
 def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
@@ -162,6 +169,24 @@ def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("is_frozen_before", [False, True])
+def test_an_import_sets_aside_what_was_there_and_leaves_it_as_it_was(tmp_path, monkeypatch, is_frozen_before):
+    name = f"imported_{is_frozen_before}"
+    (tmp_path / f"{name}.py").write_text("import gc\nset_aside = gc.get_freeze_count()\nraise LookupError(set_aside)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    if is_frozen_before:
+        gc.freeze()
+    before = gc.get_freeze_count()
+    try:
+        with pytest.raises(LookupError) as raised:
+            run(import_off_loop(name))
+        assert raised.value.args[0] > 1000
+        assert (gc.get_freeze_count() > 1000) is is_frozen_before
+        assert before <= 1 or gc.get_freeze_count() <= before
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(("bytes_more", "is_on_loop"), [(0, True), (1, False)])
@@ -325,8 +350,9 @@ def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id,
             assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
             taking.cancel()
             await asyncio.sleep(0)
-            assert not taking.done()
+            is_over = taking.done()
             may_end.set()
+            assert not is_over
             with pytest.raises(asyncio.CancelledError):
                 await taking
             assert ended.is_set()

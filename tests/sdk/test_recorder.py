@@ -394,6 +394,17 @@ def test_a_state_is_that_of_the_instant(client, bench, observed, device_id, fold
         recording.as_of(datetime(2026, 1, 1))
 
 
+def test_what_is_observed_in_the_instant_of_the_state_comes_after_it(client, bench, observed, device_id, folder):
+    now = observed(1.0)
+    with client.record(folder) as recorder:
+        for value in (2.0, 3.0):
+            bench.set_value(device_id, TEMPERATURE, value)
+    assert bench.get_clock() == now
+    state = recorder.recording.as_of(now)
+    row = state[(state["device_id"] == device_id) & (state["path"] == TEMPERATURE)].iloc[0]
+    assert row["reported_num"] == client.get_device(device_id)[TEMPERATURE].reported.value.python == 3.0
+
+
 def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
     with client.record(folder) as recorder:
         now = observed(1.0)

@@ -278,7 +278,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("what", ["list_devices", "list_device_requests", "state_frame", "plan"])
+@pytest.mark.parametrize("what", ["list_devices", "list_device_requests", "state_frame"])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name, what):
     served = []
@@ -293,9 +293,8 @@ def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name, what):
 
     PAGES[name], pages = itertools.tee(PAGES[name])
     client = client_of(transport=httpx.MockTransport(answer))
-    arguments = ([(DEVICE, "/3311/0/5850", True)],) if what == "plan" else ()
     with pytest.raises(UnexpectedAnswer, match=r"page [1-4] of the list"):
-        getattr(client, what)(*arguments)
+        getattr(client, what)()
 
 
 def test_pages_to_the_end_are_read(client_of):
@@ -323,5 +322,5 @@ def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, curs
 
     cursors = []
     client = client_of(transport=httpx.MockTransport(answer))
-    with pytest.raises(UnexpectedAnswer, match=f"follows entry 3 was answered with entry {cursor} again"):
+    with pytest.raises(UnexpectedAnswer, match=f"follows entry 3.* {cursor} "):
         list(client.events(after=3, timeout=0))

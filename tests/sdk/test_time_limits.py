@@ -1,17 +1,23 @@
 """A call ends in its time, whatever the service does with it: on real sockets, over both clients."""
 
+import inspect
 import itertools
+import json
+import re
 import socket
 import threading
 import time
 from contextlib import ExitStack
 
+import pandas as pd
 import pytest
 from blocking import Blocking
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer
+from mirror_sdk._deadline import Pace
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer, ValueRefused, WaitTimeout
+from mirror_sdk.webhook import CallbackInbox
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -154,11 +160,14 @@ def test_redirects_are_no_way_to_go_on(client_of):
 SNAPSHOT = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apache.arrow.stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
+MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
+"""One of 1000 bytes begins."""
+
+
 @pytest.mark.parametrize("name", ["snapshot", "snapshot_dataset"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
-        # A message of 1000 bytes begins.
-        return itertools.chain([SNAPSHOT + b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"], itertools.repeat(b"1\r\n\0\r\n"))
+        return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
 
     with HostileService(answer) as service:
         client = client_of(service.url)
@@ -218,3 +227,156 @@ def test_a_name_that_cannot_be_one_is_a_failure_of_the_connection(client_of):
     client = client_of(f"http://{'a' * 64}.example.com", max_retries=0)
     with pytest.raises(ConnectionFailed):
         client.get_device(DEVICE)
+
+
+# Of each call
+
+PATH = "/3303/0/5700"
+OF_EACH_CALL = {
+    "list_devices": (),
+    "get_device": (DEVICE,),
+    "get_directory_device": (DEVICE,),
+    "list_resources": (DEVICE,),
+    "explain": (DEVICE, PATH),
+    "state_frame": (),
+    "snapshot": (),
+    "snapshot_dataset": ("FOLDER",),
+    "refresh": ("FRAME",),
+    "begin_read": (DEVICE, PATH),
+    "begin_write": (DEVICE, "/3311/0/5850", True),
+    "begin_execute": (DEVICE, "/3/0/4"),
+    "list_device_requests": (),
+    "resume_request": ("a1", "a-name", PATH),
+    "read_value": (DEVICE, PATH),
+    "write_value": (DEVICE, "/3311/0/5850", True),
+    "execute": (DEVICE, "/3/0/4"),
+    "plan": ([(DEVICE, "/3311/0/5850", True)],),
+    "subscribe": (DEVICE, PATH),
+    "unsubscribe": (DEVICE, PATH),
+    "is_subscribed": (DEVICE, PATH),
+    "subscription_state": (DEVICE, PATH),
+    "list_subscriptions": (DEVICE,),
+    "delete_subscriptions": (DEVICE,),
+    "get_presubscriptions": (),
+    "put_presubscriptions": ([],),
+    "delete_presubscriptions": (),
+    "events": (),
+    "events_frame": (),
+    "watch": (print,),
+    "record": ("FOLDER",),
+    "use_webhook": ("RECEIVER",),
+    "use_long_polling": (),
+    "delete_poll_channel": (),
+}
+ASK_NOBODY = {"close", "aclose", "from_env", "status", "load_plan"}
+LOOK_BRIEFLY = {"requests_frame"}
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_every_method_that_asks_the_service_takes_a_limit(kind):
+    methods = {name for name, method in inspect.getmembers(kind, callable) if not name.startswith("_")}
+    limited = {name for name in methods if "timeout" in inspect.signature(getattr(kind, name)).parameters}
+    assert limited - {"from_env"} == methods - ASK_NOBODY - LOOK_BRIEFLY == OF_EACH_CALL.keys() | {"is_healthy"}
+
+
+def of_a_snapshot(url):
+    about = {"filters": {}, "device_ids": None, "paths": None}
+    frame = pd.DataFrame({"reported_at": pd.Series([], dtype="datetime64[ms, UTC]")})
+    frame.attrs["mirror"] = {"selection": about, "rows": 0, "revision": 1, "server": url}
+    return frame
+
+
+@pytest.mark.parametrize("name", OF_EACH_CALL)
+def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
+    def answer(request):
+        head = SNAPSHOT + MESSAGE if b"/v3/device-echo" in request else CHUNKED
+        return itertools.chain([head], itertools.repeat(b"1\r\n\0\r\n"))
+
+    with HostileService(answer) as service:
+        client = client_of(service.url, timeout=60)
+        given = {
+            "FOLDER": tmp_path / "folder",
+            "FRAME": of_a_snapshot(service.url),
+            "RECEIVER": CallbackInbox(),
+        }
+        arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
+
+        def call():
+            more = {"url": "http://127.0.0.1:9/"} if name == "use_webhook" else {}
+            made = getattr(client, name)(*arguments, timeout=BRIEFLY, **more)
+            return list(made) if name == "events" else made
+
+        takes(call, match=r"timeout=(0\.3|1\.3)")
+
+
+def test_is_healthy_ends_in_the_time_it_is_given(client_of):
+    with HostileService(ANSWERS["a body that trickles"]) as service:
+        began = time.monotonic()
+        assert client_of(service.url, timeout=60).is_healthy(timeout=BRIEFLY) is False
+        assert time.monotonic() - began < AT_MOST
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 86_401, float("nan"), float("inf"), "3", True])
+def test_what_is_no_limit_is_refused_by_name(client_of, timeout):
+    client = client_of("http://127.0.0.1:1", timeout=1)
+    for name in ("get_presubscriptions", "is_healthy", "list_devices", "snapshot"):
+        with pytest.raises(ValueRefused, match="timeout="):
+            getattr(client, name)(timeout=timeout)
+
+
+def paged(answered):
+    """A list whose every page is another one, and says that there are more."""
+    at = "2026-01-31T00:00:00Z"
+    number = next(answered)
+    device = {"object": "device", "id": f"{number:032x}", "endpoint_name": f"e{number}", "state": "registered"}
+    page = {"object": "list", "data": [{**device, "created_at": at, "updated_at": at}], "has_more": True}
+    body = json.dumps({**page, "limit": 2, "order": "ASC"}).encode()
+    return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
+
+
+def test_pages_without_end_end(client_of):
+    answered = itertools.count()
+    with HostileService(lambda _: paged(answered)) as service:
+        takes(client_of(service.url).list_devices)
+        client = client_of(service.url, timeout=60)
+        takes(lambda: client.list_devices(timeout=BRIEFLY))
+        takes(lambda: client.state_frame(timeout=BRIEFLY))
+
+
+def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of):
+    def answer(request):
+        if b"/pull" not in request:
+            identity = re.search(rb"async-id=(\w+)", request)[1]
+            body = b'{"async-response-id":"%s"}' % identity
+            return [b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)]
+        if b"after=latest" in request:
+            return [b"HTTP/1.1 204 No Content\r\nMirror-Cursor: 3\r\n\r\n"]
+        return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
+
+    with HostileService(answer) as service:
+        client = client_of(service.url, timeout=60)
+        takes(lambda: client.read_value(DEVICE, PATH, timeout=BRIEFLY), WaitTimeout, "within 0.3 s")
+        takes(lambda: list(client.events(timeout=BRIEFLY)), CallTimeout, "whole call")
+        request = client.begin_read(DEVICE, PATH)
+        takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
+
+
+def test_what_comes_slowly_and_gets_on_is_read_whatever_time_it_takes():
+    """Of a snapshot the client's limit is for each step."""
+    now = [0.0]
+    pace = Pace(10, lambda: now[0])
+    pace.begin_attempt()
+    for _ in range(1000):
+        for _ in range(8):
+            pace.begin_wait()
+            now[0] += 1.2
+            assert not pace.is_over
+            pace.arrived(8 * 1024)
+        now[0] += 100  # what came is written to a slow disk
+    pace.begin_wait()
+    now[0] += 9
+    pace.arrived(1)
+    pace.begin_wait()
+    assert pace.left == 1
+    now[0] += 1
+    assert pace.is_over

@@ -1,0 +1,128 @@
+"""Every example of an asynchronous class gives what it shows, with ``await`` at its top as in ``python -m asyncio``."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import re
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_docstrings import LIGHT, STATION
+
+from mirror_sdk import (
+    AsyncBench,
+    AsyncDeviceRequest,
+    AsyncEvents,
+    AsyncMirrorClient,
+    AsyncWatch,
+    Bench,
+    DeviceRequest,
+    MirrorClient,
+    WebhookReceiver,
+)
+from mirror_sdk.plan import AsyncPlan, Plan
+from mirror_sdk.recording import AsyncRecorder
+
+CLASSES = [AsyncBench, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
+TWINS = [(MirrorClient, AsyncMirrorClient), (Bench, AsyncBench), (DeviceRequest, AsyncDeviceRequest), (Plan, AsyncPlan)]
+NAMES = {"close": "aclose"}
+DIFFERENT = {"MirrorClient.events", "MirrorClient.watch", "MirrorClient.record", "Plan.apply", "Plan.stop"}
+"""What waits otherwise than its twin, and says so."""
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+EXAMPLES = {
+    test.name: test
+    for kind in CLASSES
+    for test in doctest.DocTestFinder(exclude_empty=True).find(
+        kind, kind.__name__, importlib.import_module(kind.__module__)
+    )
+    if test.examples
+}
+
+
+def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
+    """Those that are its own, properties aside."""
+    return {
+        name: getattr(kind, name)
+        for name, member in vars(kind).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
+    }
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_gives_what_it_shows(mirror: Any, tmp_path: Path, name: str) -> None:
+    with (
+        MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as operator,
+        asyncio.Runner() as runner,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        runner.run(show(EXAMPLES[name], Bench(operator), mirror, tmp_path))
+
+
+async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -> None:
+    """Run the examples one after the other, with what they take for granted."""
+    async with (
+        AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as client,
+        AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as operator,
+    ):
+        # A key sees what happens from its first request on.
+        await client.list_devices()
+        names = {
+            "client": client,
+            "bench": AsyncBench(operator),
+            "light": bench.add_device("light-01", LIGHT, endpoint_type="Light"),
+            "station": bench.add_device("station-01", STATION, endpoint_type="Station"),
+            "folder": folder,
+            "asyncio": asyncio,
+            "pd": pd,
+            "timedelta": timedelta,
+            "AsyncMirrorClient": AsyncMirrorClient,
+            "WebhookReceiver": WebhookReceiver,
+        }
+        for example in test.examples:
+            code = compile(example.source, test.name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                made = eval(code, names)
+                if inspect.iscoroutine(made):
+                    await made
+            found = printed.getvalue()
+            assert doctest.OutputChecker().check_output(example.want, found, FLAGS), f"{example.source}gave {found}"
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_each_public_method_has_an_example_that_awaits(kind: type) -> None:
+    bare = []
+    for name, method in public_methods(kind).items():
+        example = "".join(one.source for one in doctest.DocTestParser().get_examples(method.__doc__ or ""))
+        if not re.search(r"\bawait |\basync (for|with) ", example):
+            bare.append(name)
+    assert bare == []
+    assert kind is not AsyncEvents or "async for" in (kind.__doc__ or "")
+
+
+def prose(method: Callable[..., Any]) -> str:
+    """What stands before the first example."""
+    return (inspect.getdoc(method) or "").partition(">>>")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("sync", "twin", "name"),
+    [(sync, twin, name) for sync, twin in TWINS for name in public_methods(sync)],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+def test_a_method_says_the_same_of_itself_as_its_twin(sync: type, twin: type, name: str) -> None:
+    ours, theirs = public_methods(sync)[name], public_methods(twin)[NAMES.get(name, name)]
+    assert theirs.__doc__ is not ours.__doc__
+    is_different = f"{sync.__name__}.{name}" in DIFFERENT
+    assert (prose(ours) != prose(theirs)) is is_different

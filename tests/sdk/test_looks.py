@@ -1,0 +1,168 @@
+"""What a request says of itself when nobody waits: what the notification log has at this moment."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
+from mirror_sdk.frames import requests_frame
+from mirror_sdk.webhook import WebhookReceiver
+
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
+
+
+def handles(*requests):
+    return [getattr(request, "_wrapped", request) for request in requests]
+
+
+def begin_answered(client, bench, device_id):
+    """A request whose answer is in the log, and nobody has looked at that."""
+    bench.set_online(device_id, False)
+    request = client.begin_read(device_id, TEMPERATURE)
+    bench.set_online(device_id, True)
+    return request
+
+
+@pytest.fixture
+def asked(client, bench, device_id):
+    """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
+    silent = bench.add_device("silent", RESOURCES)
+    bench.set_answer(silent, "silent")
+    lost = client.begin_read(silent, TEMPERATURE)
+    bench.advance(121)
+    return lost, begin_answered(client, bench, device_id)
+
+
+def test_what_lies_behind_a_5xx_is_done(asked):
+    lost, found = asked
+    assert found.done()
+    assert found.result(timeout=0).python == 21.5
+    assert lost.done()
+    with pytest.raises(DeviceUnavailable):
+        lost.result(timeout=0)
+
+
+def test_the_first_look_finds_it_whoever_looks(asked):
+    assert asked[1].result(timeout=0).python == 21.5
+
+
+def test_a_tiny_time_is_not_less_than_none(asked):
+    assert asked[1].result(timeout=1e-9).python == 21.5
+
+
+def test_a_request_that_is_taken_up_again_is_done(client, asked, device_id):
+    assert client.resume_request(asked[1].async_id, device_id, TEMPERATURE).done()
+
+
+def test_the_requests_table_says_what_done_says(client, bench, asked):
+    away = bench.add_device("away", RESOURCES)
+    bench.set_online(away, False)
+    waiting = client.begin_read(away, TEMPERATURE)
+    frame = client.requests_frame(handles(*asked, waiting), tz="Europe/Berlin")
+    assert frame["status"].tolist() == ["failure", "success", "pending"]
+    assert [request.done() for request in (*asked, waiting)] == [True, True, False]
+    assert not frame.attrs["mirror"]["complete"]
+    bench.set_online(away, True)
+    assert client.requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "success"]
+
+
+def test_a_table_of_a_closed_client_shows_what_it_had_seen(new_client, bench, device_id):
+    client = new_client()
+    away = bench.add_device("away", RESOURCES)
+    bench.set_online(away, False)
+    found, waiting = client.begin_read(device_id, TEMPERATURE), client.begin_read(away, TEMPERATURE)
+    found.result()
+    client.close()
+    assert requests_frame(handles(found, waiting))["status"].tolist() == ["success", "pending"]
+
+
+def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench, device_id):
+    polls = []
+
+    class Counting(httpx.BaseTransport):
+        def handle_request(self, request):
+            polls.append(request.url.path.endswith("/pull"))
+            return mirror.transport.handle_request(request)
+
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=Counting()) as client:
+        requests = [begin_answered(client, bench, device_id) for _ in range(5)]
+        polls.clear()
+        assert requests_frame(requests)["status"].tolist() == ["success"] * 5
+        assert sum(polls) <= 2
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_look_asks_past_a_5xx_of_the_service(client_over, bench, ids, status):
+    failures = []
+
+    def change(request, answer):
+        if request.url.path.endswith("/pull") and failures:
+            return httpx.Response(failures.pop())
+        return answer
+
+    client = client_over(change)
+    request = begin_answered(client, bench, ids[0])
+    failures.append(status)
+    assert request.done()
+    assert not failures
+
+
+def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids):
+    is_away = False
+
+    def change(request, answer):
+        if not is_away or not request.url.path.endswith("/pull"):
+            return answer
+        return httpx.Response(503, headers={"Retry-After": "30"})
+
+    client = client_over(change)
+    request = client.begin_read(ids[0], TEMPERATURE)
+    is_away = True
+    with pytest.raises(WaitTimeout) as late:
+        request.result(timeout=0)
+    assert late.value.__cause__.status == 503
+    assert not request.done()
+
+
+def test_an_answer_that_is_no_message_is_told(client_over, ids):
+    is_else = False
+
+    def change(request, answer):
+        return httpx.Response(200, text="hello") if is_else and request.url.path.endswith("/pull") else answer
+
+    client = client_over(change)
+    request = client.begin_read(ids[0], TEMPERATURE)
+    is_else = True
+    with pytest.raises(UnexpectedAnswer):
+        request.done()
+
+
+def test_a_look_beside_a_wait(client, bench, device_id):
+    away = bench.add_device("away", RESOURCES)
+    bench.set_online(away, False)
+    waiting = client.begin_read(away, TEMPERATURE)
+    pump = getattr(client, "_wrapped", client)._pump
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(waiting.result, 30)
+        pause = threading.Event()
+        for _ in range(1000):
+            if pump._is_reading:
+                break
+            pause.wait(0.01)
+        assert begin_answered(client, bench, device_id).result(timeout=0).python == 21.5
+        assert not answer.done()
+        bench.set_online(away, True)
+        assert answer.result(30).python == 21.5
+
+
+def test_a_webhook_has_what_was_sent_to_it(client, bench, device_id):
+    with WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+        first, second = client.begin_read(device_id, TEMPERATURE), client.begin_read(device_id, TEMPERATURE)
+        assert second.result(10).python == 21.5
+        assert first.done()
+        assert client.requests_frame(handles(first, second))["status"].tolist() == ["success", "success"]
+        client.use_long_polling()
