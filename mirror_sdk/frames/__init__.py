@@ -1,7 +1,9 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
-a ``tz`` is given. What a table is based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files. With
+a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
+``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is
+based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges or groups. With
 this module imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`.
 Type checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 """

@@ -15,7 +15,7 @@ DRIFT_MARKS = {
     DriftKind.FAILED: "✗ write failed",
     DriftKind.REVERTED: "≠ differs",
     DriftKind.UNCONFIRMED: "? unconfirmed",
-    DriftKind.NEVER_REPORTED: "? not confirmed",
+    DriftKind.NEVER_REPORTED: "? no report",
     DriftKind.TYPE_MISMATCH: "≠ other type",
 }
 

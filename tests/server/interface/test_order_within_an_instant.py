@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -154,3 +156,50 @@ def found_in_arrow(rows: list[Any]) -> tuple[int, int]:
     others = [one["reported_revision"] for one in row["resources"] if one["path"] != LEVEL]
     assert others == [None]
     return resource["reported_revision"], desired["desired_revision"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_in_one_instant_the_last_of_it_has_the_largest_number(server, key, light, seed):
+    chance = random.Random(seed)
+    last = None
+    for turn in range(25):
+        match chance.choice(["read", "write", "refused", "observed", "elsewhere", "registration", "restart"]):
+            case "read":
+                server.place(key, light, f"a{turn}", "GET", LEVEL)
+                last = "reported"
+            case "write":
+                server.place(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
+                last = "desired"
+            case "refused":
+                server.patch(key, light, answer="reject")
+                server.place(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
+                server.patch(key, light, answer="normal")
+                last = "desired"
+            case "observed":
+                observation = Observation(light, LEVEL, Content(b"%d" % turn), server.now - chance.randrange(9))
+                server.services.devices.observed([observation] * chance.randint(1, 3)).result(10)
+                last = "reported"
+            case "elsewhere":
+                server.place(key, light, f"a{turn}", "PUT", POWER, value="1")
+            case "registration":
+                server.registration(key, light, chance.choice(["POST", "PUT"]))
+            case "restart":
+                server.restart()
+        resource = server.resource(key, light, LEVEL)
+        reported, desired = (resource[part].get("revision", 0) for part in ("reported", "desired"))
+        assert last == ({True: "reported", False: "desired"}[reported > desired] if reported != desired else None)
+
+
+@pytest.mark.sqlite
+def test_a_backup_goes_on_where_it_was_made(server, key, light, tmp_path):
+    server.place(key, light, "read", "GET", LEVEL)
+    server.services.database.backup(tmp_path / "copy.db")
+    before = numbers(server, key, light)
+    for url in (f"sqlite:///{tmp_path}/copy.db", server.settings.database_url):
+        server.services.close()
+        server.settings = replace(server.settings, database_url=url)
+        server.open()
+        assert numbers(server, key, light) == before
+        server.place(key, light, "write", "PUT", LEVEL, value="40")
+        reported, desired = numbers(server, key, light)
+        assert (reported, desired > reported) == (before[0], True)
