@@ -87,6 +87,9 @@ class AsyncMirrorClient:
     that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
     forked uses it on an event loop of its own.
 
+    Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
+    that minds calls ``gc.freeze()`` once after its imports.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.

@@ -25,6 +25,7 @@ from mirror_sdk._sender import (
     Body,
     client_headers,
     deadline_of,
+    forget_body,
     lost,
     refuse_closed,
     request_arguments,
@@ -193,6 +194,7 @@ class AsyncSender:
                     # Else it is reported as what nobody has looked at.
                     reading.exception()
                 await answer.aclose()
+                forget_body(answer)
 
     @asynccontextmanager
     async def _turn(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:
@@ -282,6 +284,7 @@ class AsyncSender:
             return Received(answer.status_code, answer.headers, b"")
         finally:
             await answer.aclose()
+            forget_body(answer)
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
         # Under an open request; the system's own words for it would mislead.

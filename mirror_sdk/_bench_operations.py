@@ -93,16 +93,29 @@ def tell_bench(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> 
         TypeError: It is no device.
         ValueError: Something cannot be sent; the message names it.
     """
+    if known_id("device_id", device) is None:
+        # What cannot be sent is refused before anything is asked.
+        operation(ANY_ID)
+    device_id = yield from bench_id_of(device)
+    answer: T = yield operation(device_id)
+    return answer
+
+
+def bench_id_of(device: DeviceLike) -> Steps[str]:
+    """The id of a simulated device.
+
+    Raises:
+        TypeError: It is no device.
+        UnknownDevice: No simulated device has this name.
+    """
     device_id = known_id("device_id", device)
     if device_id is None:
-        operation(ANY_ID)
         listed: list[BenchDevice] = yield list_bench_devices()
         ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
         device_id = ids.get(str(device))
         if device_id is None:
             raise unknown_device([str(device)], [one.endpoint_name for one in listed])
-    answer: T = yield operation(device_id)
-    return answer
+    return device_id
 
 
 def _read_devices(answer: Answer) -> list[BenchDevice]:

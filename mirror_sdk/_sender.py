@@ -176,6 +176,7 @@ class Sender:
             raise self._lost(operation, exc, deadline) from exc
         finally:
             answer.close()
+            forget_body(answer)
 
     def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
         retries = Retries(operation.most_attempts(self._max_retries), self._timeout_seconds, deadline)
@@ -231,6 +232,7 @@ class Sender:
             return Received(answer.status_code, answer.headers, b"")
         finally:
             answer.close()
+            forget_body(answer)
 
     def _lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
         # Under an open request; the system's own words for it would mislead.
@@ -277,6 +279,11 @@ def _pieces(answer: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
             raise httpx.ReadTimeout("the answer had not ended")
         deadline.arrived(len(raw))
         yield from unpacking.pieces(raw)
+
+
+def forget_body(answer: httpx.Response) -> None:
+    """Let a closed answer go at once: it and the stream of its body hold each other, for a collection to find."""
+    answer.stream = httpx.ByteStream(b"")
 
 
 def client_headers(settings: Settings) -> dict[str, str]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import closest, shown
@@ -43,7 +44,7 @@ Steps: TypeAlias = Generator[Operation[Any], Any, T]
 
 REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
-_TEXTS_AT_ONCE = 50
+_LONGEST_QUERY = 3000
 _MOST_SEARCHED = 5000
 """Among how many devices close names are looked for."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
@@ -328,11 +329,20 @@ def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:
-    # On the wire a comma stands between several texts.
-    plain = [text for text in texts if "," not in text]
-    single = [text for text in texts if "," in text] if len(plain) > 1 else texts
-    if len(plain) > 1:
-        for begin in range(0, len(plain), _TEXTS_AT_ONCE):
-            yield {f"{condition}__in": plain[begin : begin + _TEXTS_AT_ONCE]}
-    for text in single:
-        yield {condition: text}
+    """One for each question: as many texts at once as a URL takes that everything on the way takes."""
+    part: list[str] = []
+    length = 0
+    for text in texts:
+        size = len(quote(text, safe="")) + len("%2C")
+        # On the wire a comma stands between several texts, so that one with a comma is asked for alone.
+        if part and ("," in text or "," in part[0] or length + size > _LONGEST_QUERY):
+            yield _condition(condition, part)
+            part, length = [], 0
+        part.append(text)
+        length += size
+    if part:
+        yield _condition(condition, part)
+
+
+def _condition(condition: str, texts: list[str]) -> dict[str, object]:
+    return {condition: texts[0]} if len(texts) == 1 else {f"{condition}__in": texts}

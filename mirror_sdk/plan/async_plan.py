@@ -28,7 +28,11 @@ from mirror_sdk.progress import progress_bar
 
 
 class AsyncPlan(PlanReport):
-    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does."""
+    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does.
+
+    What is no coroutine, such as ``frame``, ``result`` and ``save``, is done at once. Of a plan with thousands of
+    writes a thread may do it: ``await asyncio.to_thread(plan.save, path)``.
+    """
 
     def __init__(
         self,

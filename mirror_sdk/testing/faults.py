@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import httpx
 
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.testing.clock import Duration, seconds_of
-from mirror_sdk.testing.device import FleetDevice
 from mirror_sdk.testing.fault import (
     ALTER,
     ENTRY_LISTS,
@@ -61,6 +61,7 @@ class Faults:
     Args:
         now: The mirror's present.
         set_answer: Says how a device is to answer.
+        id_of: Tells the id of a device, however it is named.
         restart_server: Stops the server and starts it again.
     """
 
@@ -69,10 +70,12 @@ class Faults:
         *,
         now: Callable[[], datetime],
         set_answer: Callable[[str, AnswerMode], None],
+        id_of: Callable[[DeviceLike], str],
         restart_server: Callable[[], None],
     ) -> None:
         self._now = now
         self._set_answer = set_answer
+        self._id_of = id_of
         self._restart_server = restart_server
         self._changed = threading.Condition()
         self._active = _Active()
@@ -86,7 +89,7 @@ class Faults:
         times: int | None = 1,
         path: str | None = None,
         method: str | None = None,
-        device: FleetDevice | str | None = None,
+        device: DeviceLike | None = None,
     ) -> Fault:
         """Lose something on its way.
 
@@ -117,7 +120,7 @@ class Faults:
         times: int | None = 1,
         path: str | None = None,
         method: str | None = None,
-        device: FleetDevice | str | None = None,
+        device: DeviceLike | None = None,
     ) -> Fault:
         """Let something arrive twice: a ``request`` at the server, another word of :meth:`drop` at the client.
 
@@ -165,7 +168,7 @@ class Faults:
             self._active.late.append(_Late(fault, self._now() + timedelta(seconds=late_seconds)))
         return fault
 
-    def reorder(self, count: int = 2, *, path: str | None = None, device: FleetDevice | str | None = None) -> Fault:
+    def reorder(self, count: int = 2, *, path: str | None = None, device: DeviceLike | None = None) -> Fault:
         """Let the next notifications arrive in reverse order.
 
         Until all of them are there, the channel brings nothing.
@@ -184,11 +187,11 @@ class Faults:
 
     # Devices, server
 
-    def reject(self, device: FleetDevice | str) -> Fault:
+    def reject(self, device: DeviceLike) -> Fault:
         """Have a device refuse all it is asked, until the fault is ended (``WriteRejected`` in the client)."""
         return self._set_device(device, "reject")
 
-    def silence(self, device: FleetDevice | str) -> Fault:
+    def silence(self, device: DeviceLike) -> Fault:
         """Have a device answer nothing, until the fault is ended.
 
         A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``).
@@ -270,7 +273,7 @@ class Faults:
         times: int | None,
         path: str | None,
         method: str | None,
-        device: FleetDevice | str | None,
+        device: DeviceLike | None,
         late_seconds: float = 0.0,
     ) -> Fault:
         _refuse(part, device=device)
@@ -288,27 +291,24 @@ class Faults:
         times: int | None,
         path: str | None,
         method: str | None,
-        device: FleetDevice | str | None,
+        device: DeviceLike | None,
     ) -> Fault:
         _refuse(kind, method=method)
         if kind == "async-response":
             _refuse(kind, path=path, device=device)
-        fault = EntryFault(verb, kind, times=times, path=path, device_id=_id_of(device), on_end=self.wake)
+        device_id = None if device is None else self._id_of(device)
+        fault = EntryFault(verb, kind, times=times, path=path, device_id=device_id, on_end=self.wake)
         with self._changed:
             self._active.entries.append(fault)
         return fault
 
-    def _set_device(self, device: FleetDevice | str, answer: AnswerMode) -> Fault:
-        device_id = device if isinstance(device, str) else device.id
+    def _set_device(self, device: DeviceLike, answer: AnswerMode) -> Fault:
+        device_id = self._id_of(device)
         self._set_answer(device_id, answer)
         fault = Fault(None, lambda: self._set_answer(device_id, "normal"))
         with self._changed:
             self._active.devices.append(fault)
         return fault
-
-
-def _id_of(device: FleetDevice | str | None) -> str | None:
-    return device.id if isinstance(device, FleetDevice) else device
 
 
 def _check_word(what: str, *known: str) -> None:

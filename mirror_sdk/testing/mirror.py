@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
+from mirror_sdk._bench_operations import bench_id_of
 from mirror_sdk._channels import LogReader
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.bench import Bench
@@ -48,11 +49,13 @@ class Mirror:
     def __init__(self, folder: Path) -> None:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
-        self.bench: Bench = Bench(
-            self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
-        )
+        operator = self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
+        self.bench: Bench = Bench(operator)
         self.faults: Faults = Faults(
-            now=self._server.now, set_answer=self.bench.set_answer, restart_server=self.restart
+            now=self._server.now,
+            set_answer=self.bench.set_answer,
+            id_of=lambda device: operator._run(bench_id_of(device)),
+            restart_server=self.restart,
         )
         self.clock: Clock = Clock(self.bench, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)

@@ -9,7 +9,8 @@ answer keep the interpreter to themselves, each for some milliseconds a column o
 it away every 5 ms. And once in a while Python looks for garbage through all there is, which with pandas loaded are
 90,000 objects or more: 25 to 60 ms, in which no thread goes on. It does so when there are a quarter more objects than
 the last time. So what had the largest gain beside threads: devices, entries and events that are not kept by the
-thousand until their rows are made, but 8, 1 and 100 at a time.
+thousand until their rows are made, but 8, 1 and 100 at a time; and answers of httpx that are let go at once, for each
+holds the stream of its body, which holds it.
 During the import what was there before is set aside, so that those collections are half as long. A program that minds
 the others can set aside what it has imported, by ``gc.freeze()`` after its imports.
 Tried without gain: no collection during the import, after which the first ones take as long.

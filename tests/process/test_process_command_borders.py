@@ -272,3 +272,21 @@ def test_a_plan_applied_by_the_command_tells_spans_of_the_clock_here(
     (row,) = json.loads(shell.run("plan", str(wanted), "--apply", "--json").stdout)
     assert row["status"] == "success"
     assert 0 <= row["latency"] < PATIENCE_SECONDS
+
+
+def test_files_are_utf_8_whatever_the_locale(shell: Shell, device: str, tmp_path: Path) -> None:
+    program = f"""
+from mirror_sdk import MirrorClient
+with MirrorClient.from_env() as client:
+    device_id = client.get_directory_device({device!a}).id
+    client.plan([(device_id, {NAME!r}, {TEXT!a})]).save("plan.json")
+    print(ascii(client.load_plan("plan.json").planned[0].endpoint_name))
+    client.snapshot_dataset("fleet", endpoint_name={device!a})
+"""
+    environment = child_environment(**shell.base, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (ended.returncode, ended.stdout.decode().strip()) == (0, ascii(device)), ended.stderr
+    assert device in (tmp_path / "plan.json").read_text(encoding="utf-8")

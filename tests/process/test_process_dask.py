@@ -188,7 +188,7 @@ def test_a_key_that_is_given_is_shown_nowhere(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mirror_sdk.dask, "_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_sdk.dask, "_MAX_RETRIES", 0)
     server = ServerProcess(tmp_path, "--simulate", "3").start()
     try:
         secret = server.key()

@@ -16,7 +16,21 @@ RESOURCES = [
     {"path": SWITCH, "value": "0", "observable": True, "writable": True},
     {"path": "/3/0/4", "value": "", "executable": True},
 ]
-ODD_NAMES = ["light-01", "Küche, links", "a,b", "100%", "a&b=c#d?e", "..", "/3303/0/5700", "'; drop--", "x" * 64]
+ODD_NAMES = [
+    "light-01",
+    "Küche, links",
+    "a,b",
+    "100%",
+    "a&b=c#d?e",
+    "..",
+    "/3303/0/5700",
+    "'; drop--",
+    "x" * 64,
+    " a ",
+    "a b",
+    "+",
+    "e\u0301",
+]
 
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
@@ -76,10 +90,12 @@ class Directory:
 
     def __init__(self):
         self.asked = []
+        self.longest = 0
         self.listed = {}
 
     def __call__(self, request, answer):
         path = request.url.path.rstrip("/")
+        self.longest = max(self.longest, len(str(request.url)))
         self.asked.append((request.method, path))
         name = request.url.params.get("endpoint_name__eq")
         if path == "/v3/devices" and name in self.listed and "id__eq" not in request.url.params:
@@ -126,6 +142,14 @@ def test_many_names_are_one_question(named, directory, bench):
     assert directory.questions() == 0
 
 
+def test_names_may_be_long_and_of_any_letters(named, directory, bench):
+    names = [f"{number:02}{'ü' * 61}," if number % 10 == 5 else f"{number:02}{'語' * 62}" for number in range(40)]
+    ids = [bench.add_device(name, RESOURCES[:1]) for name in names]
+    assert named.state_frame(names)["device_id"].tolist() == ids
+    assert directory.longest < 4000
+    assert directory.questions() < len(names)
+
+
 def test_a_name_is_remembered_for_a_while_only(named, directory, light):
     now = 0.0
     getattr(named, "_wrapped", named)._names = KnownNames(lambda: now)
@@ -142,14 +166,17 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     other = bench.add_device("light-02", RESOURCES)
     assert named.get_device("light-01").device_id == light
     directory.listed["light-01"] = [listed(light, "light-01", "deregistered"), listed(other, "light-01")]
+    remembered = getattr(named, "_wrapped", named)._names
+    remembered.keep({"light-01": light})
+    named.subscribe("light-01", TEMPERATURE)
     for act in (
         lambda: named.begin_write("light-01", SWITCH, True),
         lambda: named.begin_execute("light-01", "/3/0/4"),
         lambda: named.begin_read("light-01", TEMPERATURE),
         lambda: named.resume_request("x", "light-01", TEMPERATURE),
     ):
+        remembered.keep({"light-01": light})
         assert act().device_id == other
-    named.subscribe("light-01", TEMPERATURE)
     assert (named.list_subscriptions(other), named.list_subscriptions(light)) == ([TEMPERATURE], [])
     assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
 

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._cursor import Batch
@@ -454,3 +454,29 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_leaves_its_folder_free
                 assert cancelled.value.__traceback__ is not None
 
     run(scene())
+
+
+# Garbage
+
+
+def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
+    """Each of those holds all loops of the process, and the more is left, the sooner the next one comes."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[{"uri": "/3/0/0", "obs": False}]))
+
+    def found_after(call: Callable[[], object]) -> int:
+        call()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                call()
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    with MirrorClient(URL, "key", transport=transport) as client:
+        assert found_after(lambda: client.list_resources("0" * 32)) == 0
+    with asyncio.Runner() as runner:
+        twin = AsyncMirrorClient(URL, "key", transport=transport)
+        assert found_after(lambda: runner.run(twin.list_resources("0" * 32))) == 0
+        runner.run(twin.aclose())

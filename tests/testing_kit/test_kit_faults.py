@@ -9,7 +9,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from mirror_sdk import ConnectionFailed, DeviceUnavailable, EventKind, WaitTimeout, WriteRejected
+from mirror_sdk import ConnectionFailed, DeviceUnavailable, EventKind, UnknownDevice, WaitTimeout, WriteRejected
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -393,3 +393,17 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults, arguments, message):
 def test_one_notification_cannot_be_reordered(faults):
     with pytest.raises(ValueError, match="count=1"):
         faults.reorder(1)
+
+
+def test_a_device_is_named_as_everywhere(mirror, faults, sensor):
+    listed = mirror.client.get_directory_device(sensor)
+    for name in ("sensor-1", listed, mirror.client.get_device(sensor), sensor):
+        with faults.reject(name), pytest.raises(WriteRejected, match="REJECTED"):
+            mirror.client.write_value(name, SWITCH, True)
+    mirror.client.subscribe("sensor-1", TEMPERATURE)
+    with faults.drop("notification", device="sensor-1") as fault:
+        mirror.bench.set_value("sensor-1", TEMPERATURE, 30)
+        mirror.read_log()
+    assert fault.acted == 1
+    with pytest.raises(UnknownDevice, match="close to it: sensor-1"):
+        faults.silence("sensor-2")
