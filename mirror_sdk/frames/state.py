@@ -226,7 +226,7 @@ class StateRows:
         self._paths = paths
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
-        self.device_count = 0
+        self.device_count: int = 0
 
     def __len__(self) -> int:
         return len(self._columns["device_id"])

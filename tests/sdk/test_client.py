@@ -412,12 +412,6 @@ def test_a_state_table_of_one_text_is_refused_with_the_cure(client):
         client.state_frame("d1")
 
 
-def test_without_pandas_a_table_says_what_to_install(client, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mirror_sdk.frames", None)
-    with pytest.raises(ImportError, match=r'pip install "device-state-mirror\[frames\]"'):
-        client.state_frame([])
-
-
 # The client itself
 
 

@@ -145,7 +145,7 @@ def test_many_requests_on_one_connection_are_not_added_up(server):
         reader, writer = await served.connect()
         for _ in range(5):
             writer.write(HEALTH + b"X: " + b"a" * 900 + b"\r\n\r\n")
-            assert (await reader.readuntil(b'"ok"}')).startswith(b"HTTP/1.1 200")
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
         writer.close()
 
     run(server, check, max_head_bytes=1000)

@@ -1,6 +1,7 @@
 """Every row of specification 3.1 and 3.2 and every flow of 3.3, as an application sees it."""
 
 import base64
+from unittest.mock import ANY
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_an_accepted_write_is_pending_with_the_time_of_issue(server, key, light)
         "status": 0,
         "desired_at": "2026-01-05T08:01:00.000Z",
         "requested_at": "2026-01-05T08:01:00.000Z",
+        "revision": ANY,
     }
 
 
@@ -57,6 +59,7 @@ def test_a_write_the_device_took_is_a_success_at_the_time_of_the_update(server, 
         "desired_at": "2026-01-05T08:00:05.000Z",
         "status_updated_at": "2026-01-05T08:00:05.000Z",
         "requested_at": "2026-01-05T08:00:00.000Z",
+        "revision": ANY,
     }
     assert server.responses(key) == {"w": (200, None)}
 
@@ -109,6 +112,7 @@ def test_a_read_stores_the_value_and_its_time_and_then_answers(server, key, ligh
         "content_type": "text/plain",
         "reported_at": "2026-01-05T08:01:00.000Z",
         "origin": "read",
+        "revision": ANY,
     }
     ((kind, response),) = server.log(key)[-1:]
     assert kind == "async-responses"

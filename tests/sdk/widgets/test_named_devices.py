@@ -1,0 +1,55 @@
+"""Widgets take a device as the client does."""
+
+import pytest
+
+from mirror_sdk import UnknownDevice
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+
+DIMMER = "/3311/0/5851"
+
+
+@pytest.fixture
+def light(bench):
+    bench.add_device("station-01", [])
+    return bench.add_device("light-01", [{"path": DIMMER, "value": "10", "writable": True, "observable": True}])
+
+
+@pytest.fixture(params=["id", "name", "directory", "object", "handle"])
+def spelling(request, plain, light):
+    return {
+        "id": lambda: light,
+        "name": lambda: "light-01",
+        "directory": lambda: plain.get_directory_device(light),
+        "object": lambda: plain.get_device(light),
+        "handle": lambda: plain.begin_read(light, DIMMER),
+    }[request.param]()
+
+
+def test_an_explorer_shows_the_device(plain, light, spelling):
+    with Explorer(plain, spelling, live=False) as explorer:
+        assert explorer.model.device_id == light
+        explorer.choose("station-01")
+        explorer.choose(spelling)
+        assert explorer.model.title == "light-01"
+    with FleetMap(plain, live=False) as fleet:
+        fleet.show_device(spelling)
+        assert fleet.explorer.model.device_id == light
+
+
+def test_a_panel_writes_to_the_device(plain, light, spelling):
+    for given in (spelling, [spelling, light]):
+        with WritePanel(plain, given, live=False) as panel:
+            assert panel.model.devices.picked == [light]
+
+
+def test_a_watcher_shows_its_events_alone(plain, bench, light, spelling):
+    plain.subscribe(light, DIMMER)
+    with EventWatcher(plain, [spelling], live=False) as watcher:
+        watcher.model.take(plain.events(after=0, timeout=0))
+        assert set(watcher.frame["device_id"].dropna()) == {light}
+
+
+def test_a_name_that_none_has_is_told_at_once(plain, light):
+    for widget in (Explorer, WritePanel):
+        with pytest.raises(UnknownDevice, match="close to it: light-01"):
+            widget(plain, "ligth-01", live=False)
