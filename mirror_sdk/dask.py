@@ -91,7 +91,7 @@ def read_mirror(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
         devices_per_partition: How many devices a partition has. Twenty resources make 2 to 4 MB of a thousand devices.
-        timeout: Seconds without progress after which a request fails.
+        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`CallTimeout`.
         max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
 
     Raises:

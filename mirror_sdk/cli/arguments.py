@@ -124,3 +124,10 @@ timeout_option = click.option(
 expiry_option = click.option(
     "--expiry-seconds", type=click.IntRange(min=1), help="For how long the request may wait for the device."
 )
+
+
+def connect(**options: Any) -> MirrorClient:
+    """A client as the environment and the options in front of the command say."""
+    given = click.get_current_context().find_root().params
+    limits = {name: given[name] for name in ("timeout", "max_retries") if given.get(name) is not None}
+    return MirrorClient.from_env(**limits, **options)

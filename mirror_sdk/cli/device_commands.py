@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import click
 
-from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show
 from mirror_sdk.cli.arguments import (
     ValueCommand,
+    connect,
     device_argument,
     expiry_option,
     path_argument,
@@ -34,7 +34,7 @@ def devices(state: str | None, endpoint_type: str | None, limit: int | None, for
     \b
       mirror devices --state registered --type Light --csv
     """  # noqa: D301 - click wants the character, not its escape
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         found = client.list_devices(state=state, endpoint_type=endpoint_type, limit=limit)
     columns = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
     show(({name: getattr(device, name) for name in columns} for device in found), columns, form)
@@ -50,7 +50,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
     \b
       mirror get light-01 --path '/3311/*'
     """  # noqa: D301 - click wants the character, not its escape
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         found = client.get_device(device)
     show(_resource_rows(found, paths), list(_COLUMNS), form)
 
@@ -68,7 +68,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
       mirror read weather-station-01 /3303/0/5700
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
     if form is None:
@@ -104,7 +104,7 @@ def write(
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         request = client.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
         )
@@ -122,7 +122,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
       mirror subscribe light-01 /3311/0/5851
       mirror subscribe light-01 /3311/0/5851 --end
     """  # noqa: D301 - click wants the character, not its escape
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         act = client.unsubscribe if end else client.subscribe
         act(device, path)
 
@@ -135,7 +135,7 @@ def requests(form: Form) -> None:
     \b
       mirror requests --json
     """  # noqa: D301 - click wants the character, not its escape
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         waiting = client.list_device_requests()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk.cli.arguments import patterns_option
+from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
@@ -58,7 +57,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
         raise click.BadParameter(f"{undo_file} is there already; name a file that is not", param_hint="--undo")
     from mirror_sdk import _table_rows as tables
 
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         made = client.plan(_wanted_values(file))
         frame = made.frame
         if undo_file is not None:
@@ -98,7 +97,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     from mirror_sdk import _table_rows as tables
     from mirror_sdk.frames import mirror
 
-    with MirrorClient.from_env() as client:
+    with connect() as client:
         state = client.snapshot(paths=list(paths) or None)
     found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
     show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
@@ -144,7 +143,7 @@ def snapshot(
             f"{file.name} ends neither in .parquet nor in .csv; for a folder give --dataset", param_hint="FILE"
         )
     wanted = list(paths) or None
-    with MirrorClient.from_env(max_snapshot_bytes=max_snapshot_bytes) as client:
+    with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
             written = client.snapshot_dataset(
                 file, paths=wanted, state=state, endpoint_type=endpoint_type, overwrite=overwrite

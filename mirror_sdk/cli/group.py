@@ -84,7 +84,17 @@ def _told(error: Exception) -> click.ClickException | None:
 
 @click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
-def main() -> None:
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds each call of the mirror may take as a whole; 30 by default.",
+)
+@click.option(
+    "--max-retries",
+    type=click.IntRange(min=0),
+    help="How often a call is tried again when the mirror is busy or out of reach; 2 by default.",
+)
+def main(timeout: float | None, max_retries: int | None) -> None:
     """Work with a device state mirror.
 
     \b

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from mirror_sdk._client import MirrorClient
 from mirror_sdk._output import Form, Row, form_options, show_line
-from mirror_sdk.cli.arguments import DeviceName, patterns_option
+from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.events import Event
 from mirror_sdk.wire.paths import matches
@@ -43,7 +42,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
     # So it is to end: what was shown is all there is to say.
-    with suppress(KeyboardInterrupt), MirrorClient.from_env() as client:
+    with suppress(KeyboardInterrupt), connect() as client:
         only = client.get_directory_device(device).id if device else None
         events = client.events(timeout=float("inf") if timeout is None else timeout)
         for event in islice((event for event in events if _is_wanted(event, only, paths)), limit):
@@ -69,7 +68,7 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
     """  # noqa: D301 - click wants the character, not its escape
     if not only_audit:
         with (
-            MirrorClient.from_env() as client,
+            connect() as client,
             client.record(folder, devices=list(devices) or None, paths=list(paths) or None) as recorder,
         ):
             # Before it is said that it records: whoever waits for that may end it at once.

@@ -227,10 +227,10 @@ class Full:
     def __init__(self, message: dict[str, list[Any]]) -> None:
         self._batches = iter([Batch(Entries(message), 1)])
 
-    async def go_to_end(self) -> None:
+    async def go_to_end(self, *_: float | None) -> None:
         """It is there."""
 
-    async def read(self, _: float) -> Batch:
+    async def read(self, *_: float | None) -> Batch:
         batch = next(self._batches, None)
         if batch is None:
             await asyncio.sleep(0)

@@ -152,7 +152,7 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
     other = client_over(cut)
     other.snapshot_dataset(folder)
     before = SnapshotDataset(folder).to_frame()
-    for length in range(0, sizes[0] - 8, sizes[0] // 12):
+    for length in range(1, sizes[0] - 8, sizes[0] // 12):
         lengths.append(length)
         for target in (folder, folder.parent / "new"):
             # One that does not begin is none.

@@ -12,16 +12,19 @@ from contextlib import ExitStack
 import pandas as pd
 import pytest
 from blocking import Blocking
+from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._deadline import Pace
+from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer, ValueRefused, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 LONG = HEAD + b"Content-Length: 1000000\r\n\r\n"
 
 
@@ -144,7 +147,7 @@ def test_an_encrypted_connection_that_is_never_made_ends(client_of):
 
 
 def test_attempts_and_pauses_count(client_of):
-    with HostileService(lambda _: [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]) as service:
+    with HostileService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=0.6, max_retries=100)
         began = time.monotonic()
         with pytest.raises(Exception, match=r"503 .*after [23] attempts"):
@@ -380,3 +383,23 @@ def test_what_comes_slowly_and_gets_on_is_read_whatever_time_it_takes():
     assert pace.left == 1
     now[0] += 1
     assert pace.is_over
+
+
+def test_a_command_takes_both_limits_in_front_of_it(monkeypatch):
+    def answer(request):
+        asked.append(request)
+        return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n")) if b"slow" in request else [BUSY]
+
+    asked = []
+    with HostileService(answer) as service:
+        monkeypatch.setenv("API_HOST", service.url)
+        monkeypatch.setenv("API_KEY", "key")
+        told = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])
+        assert (told.exit_code, "timeout=0.3" in told.stderr) == (1, True)
+        del asked[:]
+        told = CliRunner().invoke(mirror_command, ["--max-retries", "0", "devices"])
+        assert (told.exit_code, len(asked), "attempts" in told.stderr) == (1, 1, False)
+        del asked[:]
+        told = CliRunner().invoke(mirror_command, ["--max-retries", "1", "devices"])
+        assert (told.exit_code, len(asked), "after 2 attempts" in told.stderr) == (1, 2, True)
+    assert CliRunner().invoke(mirror_command, ["--timeout", "0", "devices"]).exit_code == 2
