@@ -34,7 +34,8 @@ def blueprint(*, has_bench: bool) -> Blueprint:
             document = describe(there)
             made.append(Response(orjson.dumps(document), content_type="application/json"))
             made[0].add_etag()
-        answer = Response(made[0].data, headers=made[0].headers)
+        # A copy: what is added to the headers of an answer would be in every later one.
+        answer = Response(made[0].data, headers=made[0].headers.copy())
         answer.make_conditional(request)
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Self
@@ -15,6 +16,9 @@ BRIEFLY = 0.3
 """A limit on a call, in seconds."""
 AT_MOST = 5.0
 """When a call with that limit has ended, on a machine that is busy."""
+
+PATIENCE_SECONDS = 10
+"""When it hangs up, so that a client without a limit ends too, and its test fails."""
 
 Answer = Callable[[bytes], Iterable[bytes]]
 """Of a request, what is sent of the answer, piece by piece with a pause between."""
@@ -64,11 +68,12 @@ class HostileService:
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
+        ends_at = time.monotonic() + PATIENCE_SECONDS
         try:
             while (request := self._request(connection)) is not None:
                 for piece in self._answer(request):
                     connection.sendall(piece)
-                    if self._stopped.wait(PACE_SECONDS):
+                    if self._stopped.wait(PACE_SECONDS) or time.monotonic() > ends_at:
                         return
         except OSError:
             return
@@ -76,7 +81,7 @@ class HostileService:
             connection.close()
 
     def _request(self, connection: socket.socket) -> bytes | None:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_SECONDS)
         request = b""
         while b"\r\n\r\n" not in request:
             if not (some := connection.recv(65_536)):

@@ -107,7 +107,7 @@ SENT = [
     (bench_ops.add_bench_device({"endpoint_name": "s"}), "POST", "/sim/v1/devices", {}, {"endpoint_name": "s"}),
     (bench_ops.patch_bench_device("d1", {"online": False}), "PATCH", "/sim/v1/devices/d1", {}, {"online": False}),
     (
-        bench_ops.put_bench_resource("d1", "/3303/0/5700", {"value": "1", "writable": None}),
+        bench_ops.put_bench_resource("d1", "/3303/0/5700", "1", {"writable": None}),
         "PUT",
         "/sim/v1/devices/d1/resources/3303/0/5700",
         {},
