@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
 _DEVICES_AT_A_TIME = 100
-"""How many are kept until their rows are made."""
+"""Of how many devices the rows are kept until they are put into the table."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
