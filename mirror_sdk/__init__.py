@@ -18,7 +18,7 @@ FastAPI, with the asynchronous client:
 >>> from contextlib import asynccontextmanager
 >>> from fastapi import FastAPI, Request
 >>> from fastapi.responses import JSONResponse
->>> from mirror_sdk import AsyncMirrorClient, NotFound
+>>> from mirror_sdk import AsyncMirrorClient, MirrorError, NotFound
 >>> @asynccontextmanager
 ... async def lifespan(app):
 ...     async with AsyncMirrorClient.from_env() as app.state.mirror:
@@ -31,9 +31,13 @@ FastAPI, with the asynchronous client:
 >>> @app.put("/devices/{name}/dimmer/{percent}", status_code=204)
 ... async def dim(name: str, percent: int, request: Request) -> None:
 ...     await request.app.state.mirror.write_value(name, "/3311/0/5851", percent)
->>> @app.exception_handler(NotFound)
-... async def tell(request: Request, error: NotFound) -> JSONResponse:
-...     return JSONResponse({"detail": error.message}, status_code=404)
+>>> @app.exception_handler(MirrorError)
+... async def tell(request: Request, error: MirrorError) -> JSONResponse:
+...     if isinstance(error, NotFound):
+...         return JSONResponse({"detail": error.message}, status_code=404)
+...     if isinstance(error, ValueError):  # what was asked for cannot be sent
+...         return JSONResponse({"detail": str(error)}, status_code=400)
+...     return JSONResponse({"detail": type(error).__name__}, status_code=502)
 
 >>> import asyncio, httpx
 >>> async def use():
@@ -43,15 +47,17 @@ FastAPI, with the asynchronous client:
 ...         found = (await web.get("/devices/light-01")).json()
 ...         print(found["resources"]["/3311/0/5851"]["desired"]["value"])
 ...         print((await web.get("/devices/ligth-01")).json()["detail"])
+...         print((await web.put("/devices/light-01/dimmer/400")).json()["detail"])
 >>> asyncio.run(use())
 204
 40
 no device has the id or endpoint name 'ligth-01'; close to it: light-01, station-01
+/3311/0/5851 (Light Control · Dimmer, integer) takes a whole number from 0 to 100, not 400; give a number in this range
 
 Flask, with the synchronous client, which all threads of a worker share:
 
 >>> from flask import Flask
->>> from mirror_sdk import MirrorClient, NotFound
+>>> from mirror_sdk import MirrorClient, MirrorError, NotFound
 >>> mirror = MirrorClient.from_env()
 >>> app = Flask("dimmer")
 >>> @app.get("/devices/<name>")
@@ -61,17 +67,21 @@ Flask, with the synchronous client, which all threads of a worker share:
 ... def dim(name, percent):
 ...     mirror.write_value(name, "/3311/0/5851", percent)
 ...     return "", 204
->>> @app.errorhandler(NotFound)
+>>> @app.errorhandler(MirrorError)
 ... def tell(error):
-...     return {"detail": error.message}, 404
+...     if isinstance(error, NotFound):
+...         return {"detail": error.message}, 404
+...     if isinstance(error, ValueError):  # what was asked for cannot be sent
+...         return {"detail": str(error)}, 400
+...     return {"detail": type(error).__name__}, 502
 
 >>> web = app.test_client()
 >>> web.put("/devices/light-01/dimmer/30").status_code
 204
 >>> web.get("/devices/light-01").json["resources"]["/3311/0/5851"]["desired"]["value"]
 30
->>> web.get("/devices/ligth-01").status_code
-404
+>>> [web.get("/devices/ligth-01").status_code, web.put("/devices/light-01/dimmer/400").status_code]
+[404, 400]
 >>> mirror.close()
 
 With ``gunicorn --preload`` the client is made before the workers are forked. That is safe: after a fork each process

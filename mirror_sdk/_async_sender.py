@@ -15,6 +15,7 @@ import httpx
 
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._deadline import Deadline, Pace, left_of
+from mirror_sdk._environment import certificates_for, proxy_for
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
@@ -84,12 +85,11 @@ class AsyncSender:
             self._pool = None
 
     def _new_pool(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            headers=self._headers,
-            transport=self._transport,
-            # To load all certificates takes longer than most answers, and http: uses none.
-            verify=self._base_url.startswith("https:"),
-        )
+        return httpx.AsyncClient(headers=self._headers, transport=self._transport or self._network())
+
+    def _network(self) -> httpx.AsyncHTTPTransport:
+        url = httpx.URL(self._base_url)
+        return httpx.AsyncHTTPTransport(verify=certificates_for(url) or False, proxy=proxy_for(url))
 
     @property
     def _http(self) -> httpx.AsyncClient:

@@ -15,12 +15,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
-from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
 from mirror_sdk._deadline import Deadline
+from mirror_sdk._environment import certificates_for, proxy_for
 
 _CONNECTIONS: dict[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
 """As httpx has them."""
@@ -83,10 +83,8 @@ def _told_by_httpx() -> Iterator[None]:
 
 
 def _pool(base_url: httpx.URL) -> httpcore.ConnectionPool:
-    # To load all certificates takes longer than most answers, and http: uses none.
-    certificates = httpx.create_ssl_context() if base_url.scheme == "https" else None
-    options = {**_CONNECTIONS, "ssl_context": certificates, "network_backend": _Backend()}
-    proxy = _proxy_for(base_url)
+    options = {**_CONNECTIONS, "ssl_context": certificates_for(base_url), "network_backend": _Backend()}
+    proxy = proxy_for(base_url)
     if proxy is None:
         return httpcore.ConnectionPool(**options)
     url = proxy.url
@@ -94,15 +92,6 @@ def _pool(base_url: httpx.URL) -> httpcore.ConnectionPool:
     if url.scheme.startswith("socks"):
         return httpcore.SOCKSProxy(address, proxy_auth=proxy.raw_auth, **options)
     return httpcore.HTTPProxy(address, proxy_auth=proxy.raw_auth, proxy_headers=proxy.headers.raw, **options)
-
-
-def _proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
-    """The proxy that the environment names for an address (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY``), if any."""
-    named = getproxies()
-    address = named.get(base_url.scheme) or named.get("all")
-    if not address or proxy_bypass(base_url.host):
-        return None
-    return httpx.Proxy(address if "://" in address else f"http://{address}")
 
 
 class _Backend(httpcore.NetworkBackend):
@@ -126,9 +115,9 @@ class _Backend(httpcore.NetworkBackend):
             # Each has its share, so that one that says nothing leaves time for the next.
             share = None if left is None else left / len(addresses)
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options))
+                return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options), timeout)
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._backend.connect_tcp(last, port, left, local_address, socket_options))
+        return _Stream(self._backend.connect_tcp(last, port, left, local_address, socket_options), timeout)
 
 
 def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
@@ -156,19 +145,25 @@ def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection that waits no longer than the call may take."""
+    """A connection that waits no longer than the call may take.
 
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
+    Args:
+        stream: The connection.
+        connecting: The limit on making it, which also holds where httpcore gives none: to what a SOCKS proxy is told.
+    """
+
+    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None) -> None:
         self._stream = stream
+        self._connecting = connecting
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """What has come, once something has."""
-        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+        return self._stream.read(max_bytes, self._left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of it."""
         for begin in range(0, len(buffer), _SENT_AT_ONCE):
-            self._stream.write(buffer[begin : begin + _SENT_AT_ONCE], _left(timeout, httpcore.WriteTimeout))
+            self._stream.write(buffer[begin : begin + _SENT_AT_ONCE], self._left(timeout, httpcore.WriteTimeout))
 
     def close(self) -> None:
         """Close it."""
@@ -178,12 +173,15 @@ class _Stream(httpcore.NetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         """The same connection, encrypted."""
-        left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        left = self._left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._connecting)
 
     def get_extra_info(self, info: str) -> Any:
         """What is known of it."""
         return self._stream.get_extra_info(info)
+
+    def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
+        return _left(self._connecting if timeout is None else timeout, over)
 
 
 def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:

@@ -29,6 +29,8 @@ ANSWER_MARGIN_SECONDS = 5.0
 class PlacedRequest(JsonForm):
     """A request the service has accepted, and how its answer is to be read.
 
+    In the examples ``request`` is a read that was answered.
+
     Attributes:
         async_id: What the request and its answer have in common.
         device_id: The device that is asked.
@@ -61,17 +63,29 @@ class PlacedRequest(JsonForm):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, and the ``answer`` as far as it has come, for any JSON encoder; this asks nobody."""
+        """All of it, and the ``answer`` as far as it has come, for any JSON encoder; this asks nobody.
+
+        >>> request.to_dict()["path"], request.to_dict()["answer"]["status"]
+        ('/3303/0/5700', 200)
+        """
         return {**JsonForm.to_dict(self), "answer": plain(self.answer)}
 
     @property
     def answer(self) -> AsyncResponse | None:
-        """The answer, if it has come; this asks nobody."""
+        """The answer, if it has come; this asks nobody.
+
+        >>> request.answer.status
+        200
+        """
         return self._expectation.answer
 
     @property
     def received_at(self) -> datetime | None:
-        """When this client received the answer, by the clock here; ``None`` before."""
+        """When this client received the answer, by the clock here; ``None`` before.
+
+        >>> request.received_at > request.issued_at
+        True
+        """
         return self._expectation.received_at
 
     @property
@@ -81,9 +95,6 @@ class PlacedRequest(JsonForm):
         It is measured by this machine's monotonic clock, so that no clock that is wrong, set or simulated spoils it. A
         look that comes late makes it longer. ``None`` before the answer, and for one that was taken up again.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
-        >>> request.result(timeout=10).python
-        21.5
         >>> request.latency < timedelta(seconds=10)
         True
         """

@@ -30,7 +30,11 @@ DEFAULT_EXPIRY_SECONDS = 60
 
 
 class PlanReport(JsonForm):
-    """The writes that are wanted, and how far they are."""
+    """The writes that are wanted, and how far they are.
+
+    In the examples ``plan`` is that of ``[(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]``, before it is
+    applied: a level, and what is no boolean.
+    """
 
     def __init__(self, planned: Sequence[PlannedWrite], server: str) -> None:
         self._planned = planned
@@ -52,8 +56,8 @@ class PlanReport(JsonForm):
     def planned(self) -> Sequence[PlannedWrite]:
         """The writes that are wanted, in their order, and what was found of each.
 
-        >>> [write.finding.decision.value for write in client.plan([(light, "/3311/0/5851", 40)]).planned]
-        ['write']
+        >>> [write.finding.decision.value for write in plan.planned]
+        ['write', 'refuse']
         """
         return self._planned
 
@@ -61,7 +65,7 @@ class PlanReport(JsonForm):
     def requests(self) -> list[PlacedRequest | UnplacedRequest]:
         """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
 
-        >>> [request.path for request in client.plan([(light, "/3311/0/5851", 40)]).requests]
+        >>> [request.path for request in plan.requests]
         ['/3311/0/5851']
         """
         return [entry.request for entry in self._ledger.entries]
@@ -70,7 +74,7 @@ class PlanReport(JsonForm):
     def stopped_because(self) -> str | None:
         """Why sending ended before all was sent; ``None`` when it did not.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).stopped_because is None
+        >>> plan.stopped_because is None
         True
         """
         return self._ledger.stopped_because
@@ -79,7 +83,7 @@ class PlanReport(JsonForm):
     def is_undoable(self) -> bool:
         """Whether any write may have had an effect.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).is_undoable
+        >>> plan.is_undoable
         False
         """
         return any(entry.may_have_acted for entry in self._ledger.entries)
@@ -90,8 +94,8 @@ class PlanReport(JsonForm):
 
         Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
 
-        >>> client.plan([(light, "/3311/0/5851", 400)]).frame["check"].tolist()
-        ['out_of_range']
+        >>> plan.frame["check"].tolist()
+        ['ok', 'wrong_type']
         """
         return plan_frame(self._planned, server=self._server)
 
@@ -102,7 +106,7 @@ class PlanReport(JsonForm):
         See :func:`mirror_sdk.frames.requests_frame`; ``attrs["mirror"]["stopped_because"]`` says why sending ended
         early.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).result["status"].tolist()
+        >>> plan.result["status"].tolist()
         ['queued']
         """
         frame = seen_requests_frame(self.requests, server=self._server)
@@ -116,7 +120,7 @@ class PlanReport(JsonForm):
         ``before`` and what is ``wanted`` as :meth:`Value.to_dict` gives them, and for what may be sent its ``status``
         and ``request``. ``decisions`` counts them.
 
-        >>> told = client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]).to_dict()
+        >>> told = plan.to_dict()
         >>> told["decisions"], [write["status"] for write in told["writes"]]
         ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
         """
@@ -138,18 +142,14 @@ class PlanReport(JsonForm):
         Raises:
             OSError: The file cannot be written.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
-        >>> client.load_plan(folder / "plan.json")
-        <Plan: 1 to write; nothing was sent, apply() sends>
+        >>> plan.save(folder / "plan.json")
         """
         save(path, self._server, self._planned)
 
     def values_before(self) -> list[tuple[str, str, PythonValue]]:
         """Device id, path and what was there before, for all that may be sent; what had no value is left out.
 
-        >>> client.read_value(light, "/3311/0/5851")
-        10
-        >>> [value for _, _, value in client.plan([(light, "/3311/0/5851", 40)]).values_before()]
+        >>> [value for _, _, value in plan.values_before()]
         [10]
         """
         planned = [entry.planned for entry in self._ledger.entries]

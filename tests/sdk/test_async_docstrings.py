@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_docstrings import LIGHT, STATION
+from test_docstrings import LIGHT, STATION, WANTED
 
 from mirror_sdk import (
     AsyncBench,
@@ -31,7 +31,9 @@ from mirror_sdk import (
     MirrorClient,
     WebhookReceiver,
 )
+from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.plan import AsyncPlan, Plan
+from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
 
 CLASSES = [AsyncBench, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
@@ -42,7 +44,7 @@ DIFFERENT = {"MirrorClient.events", "MirrorClient.watch", "MirrorClient.record",
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = {
     test.name: test
-    for kind in CLASSES
+    for kind in [*CLASSES, PlacedRequest, PlanReport]
     for test in doctest.DocTestFinder(exclude_empty=True).find(
         kind, kind.__name__, importlib.import_module(kind.__module__)
     )
@@ -90,6 +92,12 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
             "AsyncMirrorClient": AsyncMirrorClient,
             "WebhookReceiver": WebhookReceiver,
         }
+        if test.name.startswith("PlanReport."):
+            await client.read_value("light-01", "/3311/0/5851")
+            names["plan"] = await client.plan(WANTED)
+        if test.name.startswith("PlacedRequest."):
+            names["request"] = request = await client.begin_read("station-01", "/3303/0/5700")
+            await request.result()
         for example in test.examples:
             code = compile(example.source, test.name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             with contextlib.redirect_stdout(io.StringIO()) as printed:

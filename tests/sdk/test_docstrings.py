@@ -12,6 +12,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, Resource, Value, WebhookReceiver
+from mirror_sdk.device_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
@@ -23,7 +24,7 @@ from mirror_sdk.widgets.base import MirrorWidget
 WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
 CLASSES = [
     *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(PlacedRequest, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
 ]
 MODULES = [
     "mirror_sdk",
@@ -36,8 +37,11 @@ WITHOUT = {
     "DeviceObject.from_wire",
     *(f"{kind.__name__}.{name}" for kind in [*WIDGETS, MirrorWidget] for name in ("render", "take", "tick")),
     *(f"MirrorWidget.{name}" for name in ("begin", "changed", "handler", "is_changed", "settle")),
+    *(f"PlacedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
 }
 """What users do not call."""
+WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
+"""What the plan is of that a :class:`PlanReport` has in its examples."""
 STATION = [{"path": "/3303/0/5700", "value": "21.5", "observable": True}]
 LIGHT = [
     {"path": "/3/0/4", "value": "", "executable": True},
@@ -115,6 +119,12 @@ def test_the_applications_of_the_help_are_among_the_examples():
 def test_the_example_gives_what_it_shows(name, names, request):
     if name == "mirror_sdk":
         request.getfixturevalue("served")
+    if name.startswith("PlanReport."):
+        names["client"].read_value("light-01", "/3311/0/5851")
+        names["plan"] = names["client"].plan(WANTED)
+    if name.startswith("PlacedRequest."):
+        names["request"] = names["client"].begin_read("station-01", "/3303/0/5700")
+        names["request"].result()
     test = EXAMPLES[name]
     test.globs = names
     failures = []

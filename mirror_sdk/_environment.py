@@ -1,0 +1,86 @@
+"""What the environment says of the way to the service; both clients ask here, so that they agree.
+
+The rules are those of httpx, and ``NO_PROXY`` may name networks (``10.0.0.0/8``) besides.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
+from urllib.request import getproxies
+
+import httpx
+
+from mirror_sdk.errors import ConfigError
+
+_PORTS = {"http": 80, "https": 443}
+_PLACE = re.compile(r"\[?(?P<name>.*?)\]?(:(?P<port>[0-9]{1,5}))?")
+
+
+def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
+    """The proxy for an address (``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY``), unless ``NO_PROXY`` leaves it out.
+
+    Raises:
+        ConfigError: It is no proxy that can be used.
+    """
+    named = getproxies()
+    address = named.get(base_url.scheme) or named.get("all")
+    if not address or any(_names(entry.strip().lower(), base_url) for entry in named.get("no", "").split(",")):
+        return None
+    try:
+        proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+    except (ValueError, httpx.InvalidURL):
+        proxy = None
+    if proxy is None or not proxy.url.host:
+        # Without httpx's own words: a password may stand in them.
+        raise ConfigError(
+            f"the proxy that the environment names for {base_url.scheme} (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) is none"
+            " that can be used; write it like http://proxy.example.com:3128"
+        )
+    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ConfigError(
+            f"the environment names a SOCKS proxy for {base_url.scheme}, which takes the package socksio; get it with"
+            " pip install 'httpx[socks]', or name the service in NO_PROXY"
+        )
+    return proxy
+
+
+def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
+    """Whose certificates are trusted: those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else the usual ones.
+
+    To load them takes longer than most answers, and http: uses none.
+
+    Raises:
+        ConfigError: They cannot be read.
+    """
+    if base_url.scheme != "https":
+        return None
+    try:
+        return httpx.create_ssl_context()
+    except OSError as exc:  # an error of ssl is one, too
+        raise ConfigError(
+            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({exc}); correct the variable,"
+            " or unset it for the usual ones"
+        ) from exc
+
+
+def _names(entry: str, url: httpx.URL) -> bool:
+    """Whether an entry of ``NO_PROXY`` means an address: ``*``, a network, or a host with what is below it.
+
+    Before a host there may be a scheme, and behind it a port. A host with a dot in front means what is below it alone.
+    """
+    if entry == "*":
+        return True
+    scheme, _, place = entry.rpartition("://")
+    if scheme not in {"", "all", url.scheme}:
+        return False
+    try:
+        return ip_address(url.host) in ip_network(place.strip("[]"), strict=False)
+    except ValueError:  # one of them is a name, or has a port
+        found = _PLACE.fullmatch(place)
+    name, port = ("", None) if found is None else (found["name"], found["port"])
+    if not name or (port is not None and int(port) != (url.port or _PORTS[url.scheme])):
+        return False
+    return url.host == name or url.host.endswith(name if name.startswith(".") else f".{name}")

@@ -1,0 +1,129 @@
+"""Which proxy and which certificates of the environment both clients use."""
+
+import os
+import socket
+import time
+
+import httpcore
+import httpx
+import pytest
+from blocking import Blocking
+from hostile_service import AT_MOST, BRIEFLY, HostileService
+
+from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient
+from mirror_sdk._deadline import Deadline
+from mirror_sdk._environment import proxy_for
+from mirror_sdk._network import _Backend
+
+LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
+PROXY = "http://proxy.test:3128"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("kind", ["NO_PROXY", "no_proxy"])
+@pytest.mark.parametrize(
+    ("no_proxy", "address", "is_left_out"),
+    [
+        ("", "https://mirror.test", False),
+        ("*", "https://mirror.test", True),
+        (f"{LISTED},*", "https://mirror.test", True),
+        (LISTED, "http://127.0.0.1:8080", True),
+        (LISTED, "http://127.0.0.2:8080", False),
+        (LISTED, "http://localhost:8080", True),
+        (LISTED, "https://mirror.example.com", True),
+        (LISTED, "https://example.com", False),
+        (LISTED, "https://notexample.com", False),
+        (LISTED, "http://10.1.2.3", True),
+        (LISTED, "http://11.1.2.3", False),
+        (" Example.com , ", "https://EXAMPLE.com", True),
+        ("example.com", "https://mirror.example.com", True),
+        ("example.com", "https://notexample.com", False),
+        ("example.com:8443", "https://example.com:8443", True),
+        ("example.com:8443", "https://example.com", False),
+        ("example.com:443", "https://example.com", True),
+        ("https://example.com", "https://example.com", True),
+        ("http://example.com", "https://example.com", False),
+        ("all://example.com", "https://example.com", True),
+        ("::1", "http://[::1]:8080", True),
+        ("[::1]", "http://[::1]:8080", True),
+        ("[::1]:8080", "http://[::1]:8080", True),
+        ("[::1]:8081", "http://[::1]:8080", False),
+        ("fd00::/8", "http://[fd12::1]", True),
+        ("10.0.0.0/99,example.com:x,[", "http://10.0.0.1", False),
+    ],
+)
+def test_what_no_proxy_names_is_asked_directly(environment, kind, no_proxy, address, is_left_out):
+    environment.setenv("ALL_PROXY", PROXY)
+    environment.setenv(kind, no_proxy)
+    found = proxy_for(httpx.URL(address))
+    assert (found is None) is is_left_out
+
+
+def test_the_proxy_of_the_scheme_goes_before_that_of_all(environment):
+    environment.setenv("ALL_PROXY", "all.test:1")
+    environment.setenv("https_proxy", "http://user:pass%40word@secure.test:2")
+    assert str(proxy_for(httpx.URL("http://mirror.test")).url) == "http://all.test:1"
+    found = proxy_for(httpx.URL("https://mirror.test"))
+    assert (str(found.url), found.raw_auth) == ("http://secure.test:2", (b"user", b"pass@word"))
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+@pytest.mark.parametrize("proxy", ["ftp://user:hidden@proxy.test", "http://", "http://proxy.test:port", "socks4://x"])
+def test_what_is_no_proxy_is_refused_without_its_password(environment, kind, proxy):
+    environment.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigError, match="HTTPS_PROXY") as refused:
+        kind("https://mirror.test", "key")
+    assert "hidden" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_a_socks_proxy_without_its_package_is_told(environment, kind):
+    environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    environment.setattr("mirror_sdk._environment.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
+        kind("http://mirror.test", "key")
+
+
+def test_both_clients_agree(environment, request):
+    """The service is asked at its own address, by either of them, though a proxy is named for it."""
+    environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
+    with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
+        with MirrorClient(service.url, "key") as client:
+            client.delete_presubscriptions()
+        with Blocking(AsyncMirrorClient(service.url, "key"), request.getfixturevalue("loop")) as client:
+            client.delete_presubscriptions()
+
+
+def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
+    """As for SOCKS, whose proxy may say nothing, or take nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        stream = _Backend().connect_tcp("127.0.0.1", port, Deadline(BRIEFLY))
+        began = time.monotonic()
+        with pytest.raises(httpcore.ReadTimeout):
+            stream.read(10)
+        with pytest.raises(httpcore.WriteTimeout):
+            stream.write(b" " * 100_000_000)
+        assert time.monotonic() - began < AT_MOST
+        stream.close()
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, content):
+    file = tmp_path / "certificates.pem"
+    if content is not None:
+        file.write_text(content)
+    environment.setenv("SSL_CERT_FILE", str(file))
+    with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
+        kind("https://mirror.test", "key")
+    kind("http://mirror.test", "key")
