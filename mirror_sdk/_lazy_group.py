@@ -50,6 +50,7 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command that is asked for; what an output cannot show is shown as an escape."""
+        _replace_closed()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 _escape_in(stream)
@@ -81,6 +82,14 @@ class LazyGroup(click.Group):
 def is_utf8(stream: TextIOWrapper) -> bool:
     """Whether the stream takes every character."""
     return codecs.lookup(stream.encoding).name == "utf-8"
+
+
+def _replace_closed() -> None:
+    """Have all standard streams; what a shell closed (``>&-``) takes everything and gives nothing."""
+    # In the order of their numbers: each gets the lowest one that is free, which is its own.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
 
 
 def _escape_in(stream: TextIOWrapper) -> None:

@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 from urllib.parse import quote
@@ -556,8 +556,8 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
 
 def _read_instant(header: str | None) -> datetime | None:
     try:
-        return _INSTANT.validate_python(header)
-    except ValidationError:  # a service that does not tell; the request is placed in any case
+        return _INSTANT.validate_python(header).astimezone(UTC)
+    except (ValidationError, OverflowError):  # a service that does not tell; the request is placed in any case
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -11,17 +12,21 @@ import orjson
 
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
-from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.core.instants import Instant
 from mirror_server.devices.simulator import SimulatedState
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import AnnouncedResource, DeviceRow, ResourceRow
 from mirror_server.store.snapshots import Page
 
+_EPOCH_IN_UTC = datetime(1970, 1, 1)
+_MILLISECOND = timedelta(milliseconds=1)
+
 
 def timestamp(instant: Instant) -> str:
     """RFC 3339 in UTC with milliseconds and ``Z``."""
-    return to_datetime(instant).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    # A moment without a zone is written in little more than half the time: a device object has dozens of them.
+    return (_EPOCH_IN_UTC + instant * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
 
 
 def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -79,6 +80,10 @@ def _told(error: Exception) -> click.ClickException | None:
         return _NoAnswer(str(error))
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
         return click.ClickException(str(error))
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        encoding = sys.getfilesystemencoding()
+        cure = "write it in that" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
+        return click.ClickException(f"{error.object!a} is no text in {encoding}, the encoding of words here; {cure}")
     return None
 
 

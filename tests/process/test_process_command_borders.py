@@ -225,6 +225,32 @@ def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str
     assert device in [cells["endpoint_name"] for cells in csv.DictReader(io.StringIO(listed))]
 
 
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["table", "json", "csv"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, form: list[str], closed: str) -> None:
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", COMMANDS["mirror"], "devices", *form]
+    environment = child_environment(**shell.base)
+    ended = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert bool(ended.stdout) == (">&-" not in closed.split())
+
+
+@pytest.mark.parametrize(
+    ("variables", "cure"),
+    [
+        ({}, b"write it in that"),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, b"PYTHONUTF8=1"),
+    ],
+    ids=["utf-8", "ascii"],
+)
+def test_a_word_that_is_no_text_is_told_in_one_line(shell: Shell, variables: dict[str, str], cure: bytes) -> None:
+    for words in (["get", "k\udcffse"], ["devices", "--type", "\udcff"], ["write", "nobody", NAME, "h\udcff"]):
+        ended = shell.run(*words, **variables)
+        (line,) = ended.stderr.splitlines()
+        assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
+        assert cure in line
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_the_operators_commands_show_what_they_can(tmp_path: Path, encoding: str) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:

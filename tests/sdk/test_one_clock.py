@@ -153,7 +153,10 @@ def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(client_ov
     assert result["latency"].between(pd.Timedelta(0), pd.Timedelta(seconds=20)).all()
 
 
-@pytest.mark.parametrize("told", ["yesterday", "2026-01-05T08:00:00", "", "9" * 400])
+@pytest.mark.parametrize(
+    "told",
+    ["yesterday", "2026-01-05T08:00:00", "", "9" * 400, "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"],
+)
 def test_an_instant_that_is_none_does_not_lose_the_request(client_over, now, lights, told):
     def garbled(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
         if REQUESTED_AT_HEADER in answer.headers:
@@ -163,6 +166,7 @@ def test_an_instant_that_is_none_does_not_lose_the_request(client_over, now, lig
     request = client_over(garbled).begin_write(lights[0], LEVEL, 40)
     assert request.accepted_at is None
     assert request.exception() is None
+    assert requests_frame(handles(request))["accepted_at"].isna().all()
 
 
 def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(client, bench, now, lights):
