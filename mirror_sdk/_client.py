@@ -39,6 +39,7 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
+    Search,
     Steps,
     id_of,
     ids_of,
@@ -1218,14 +1219,14 @@ class MirrorClient:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
         deadline = self._sender.deadline(timeout)
         try:
-            operation = next(steps)
+            step = next(steps)
             while True:
                 try:
-                    answer = self._send(operation, deadline)
+                    answer = step.reasons() if isinstance(step, Search) else self._send(step, deadline)
                 except MirrorError as error:
-                    operation = steps.throw(error)
+                    step = steps.throw(error)
                 else:
-                    operation = steps.send(answer)
+                    step = steps.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found

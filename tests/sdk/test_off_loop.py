@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient, UnknownDevice
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._cursor import Batch
@@ -35,10 +35,10 @@ URL = "http://mirror.localhost"
 SWITCH = "/3311/0/5850"
 PATIENCE_SECONDS = 30
 HEAVY = (
-    *("pandas", "pyarrow", "numpy"),
+    *("difflib", "pandas", "pyarrow", "numpy"),
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
 )
-"""Modules whose functions take long: tables, files, checks."""
+"""Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT = (
     *("mirror_sdk.snapshot.request", "mirror_sdk.frames.state.checked_patterns"),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.ledger"),
@@ -94,6 +94,11 @@ async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
     return folder / "plan.json"
 
 
+async def misnamed(ask: Awaitable[Any]) -> None:
+    with suppress(UnknownDevice):
+        await ask
+
+
 CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]] = {
     "state_frame": (lambda c, _: nothing(c), lambda c, _, __: c.state_frame()),
     "snapshot": (lambda c, _: nothing(c), lambda c, _, __: c.snapshot()),
@@ -105,6 +110,9 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
     "apply": (lambda c, _: planned(c), lambda _, plan, __: plan.apply()),
     "undo": (lambda c, _: planned(c), lambda _, plan, __: plan.undo()),
+    "unknown name": (lambda c, _: nothing(c), lambda c, _, __: misnamed(c.get_device("nobody"))),
+    "unknown names": (lambda c, _: nothing(c), lambda c, _, __: misnamed(c.snapshot(["no", "body"]))),
+    "plan of an unknown name": (lambda c, _: nothing(c), lambda c, _, __: c.plan([("nobody", SWITCH, True)])),
     "record": (lambda c, _: nothing(c), lambda c, _, folder: c.record(folder / "run.parquet")),
 }
 """What is done before, and what is looked at."""
