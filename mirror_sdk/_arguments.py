@@ -64,12 +64,14 @@ def count(name: str, given: object) -> int | None:
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:
-    """Which of the known texts are close to one that is not among them."""
+    """Which of the known texts are close to one that is not among them; upper and lower case make no difference."""
     every = list(known)
-    close = difflib.get_close_matches(wanted, every, n=3, cutoff=0.4)
+    folded = [text.casefold() for text in every]
+    close = difflib.get_close_matches(wanted.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
     if not close:
         return f"none of the {len(every)} known ones is close to it"
-    return f"close to it: {', '.join(map(visible, close))}"
+    told = [text for one in close for text, form in zip(every, folded, strict=True) if form == one]
+    return f"close to it: {', '.join(map(visible, told[:3]))}"
 
 
 def shown(given: object) -> str:

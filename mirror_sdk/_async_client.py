@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from mirror_sdk._deadline import wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
-from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
+from mirror_sdk._off_loop import all_of, entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
@@ -44,6 +43,7 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
+    Search,
     Steps,
     id_of,
     ids_of,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEVICES_AT_A_TIME = 100
-"""How many device objects are kept until their rows are made."""
+"""Of how many devices the rows are kept until they are put into the table."""
 
 
 class AsyncMirrorClient:
@@ -371,8 +371,9 @@ class AsyncMirrorClient:
         chosen = (
             (await self._list_ids({}, whole)) if devices is None else await self._ids_of_all(devices, timeout=whole)
         )
-        for begin in range(0, len(chosen), MOST_AT_ONCE):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + MOST_AT_ONCE], whole))
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+            await off_loop(parts.add, await self._take_of_each(some, parts.rows_of, whole))
         return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
@@ -1253,14 +1254,16 @@ class AsyncMirrorClient:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
         deadline = self._sender.deadline(timeout)
         try:
-            operation = next(steps)
+            step = next(steps)
             while True:
                 try:
-                    answer = await self._send(operation, deadline)
+                    answer = (
+                        await off_loop(step.reasons) if isinstance(step, Search) else await self._send(step, deadline)
+                    )
                 except MirrorError as error:
-                    operation = steps.throw(error)
+                    step = steps.throw(error)
                 else:
-                    operation = steps.send(answer)
+                    step = steps.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
@@ -1297,7 +1300,8 @@ class AsyncMirrorClient:
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
         chosen = await self._ids_of(request, timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            await off_loop(parts.add, await self._get_devices(chosen[begin : begin + _DEVICES_AT_A_TIME], timeout))
+            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+            await off_loop(parts.add, await self._take_of_each(some, parts.rows_of, timeout))
         return parts.taken()
 
     async def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
@@ -1322,29 +1326,35 @@ class AsyncMirrorClient:
         self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
-        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in await off_loop(list, device_chunks(wants)):
             listed = await self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            for begin in range(0, len(listed), MOST_AT_ONCE):
-                some = listed[begin : begin + MOST_AT_ONCE]
-                known |= await off_loop(known_devices, some, await self._get_devices(some.ids, timeout), paths)
+            resources = await self._take_of_each(listed.ids, partial(resources_at, paths), timeout)
+            known |= await off_loop(known_devices, listed, resources)
         planned = await off_loop(check_all, wants, known, reasons or {})
         return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
 
-    async def _get_object(self, device_id: str, timeout: float | None = None) -> DeviceObject:
-        return DeviceObject.from_wire(await self._send(_operations.get_device_object(device_id), timeout))
+    async def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
+        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return await self._send(asking, timeout)
 
-    async def _get_devices(self, chosen: Sequence[str], timeout: float | None = None) -> list[DeviceObject]:
-        objects: list[DeviceObject] = []
-        for begin in range(0, len(chosen), MOST_AT_ONCE):
-            objects += await asyncio.gather(
-                *(self._get_object(one, timeout) for one in chosen[begin : begin + MOST_AT_ONCE])
-            )
-        return objects
+    async def _take_of_each(
+        self, chosen: Sequence[str], take: Callable[[DeviceObject], T], timeout: float | None = None
+    ) -> list[T]:
+        """What is taken of each device as soon as it has come, in the order of the devices."""
+        taken: dict[str, T] = {}
+        waiting = iter(chosen)
+
+        async def work() -> None:
+            for device_id in waiting:
+                taken[device_id] = await self._take_of(device_id, take, timeout)
+
+        await all_of(work() for _ in range(MOST_AT_ONCE))
+        return [taken[device_id] for device_id in chosen]
 
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self._callbacks is None:

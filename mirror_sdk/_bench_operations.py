@@ -114,7 +114,7 @@ def bench_id_of(device: DeviceLike) -> Steps[str]:
         ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
         device_id = ids.get(str(device))
         if device_id is None:
-            raise unknown_device([str(device)], [one.endpoint_name for one in listed])
+            raise (yield from unknown_device([str(device)], [one.endpoint_name for one in listed]))
     return device_id
 
 

@@ -39,6 +39,7 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
+    Search,
     Steps,
     id_of,
     ids_of,
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
 _MOST_AT_ONCE = 8
 """How many device objects are fetched at once: httpx gets slower with more."""
 _DEVICES_AT_A_TIME = 100
-"""How many are kept until their rows are made."""
+"""Of how many devices the rows are kept until they are put into the table."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -381,7 +382,7 @@ class MirrorClient:
         parts = StateParts(paths=paths, raw=raw)
         whole = self._sender.whole(timeout)
         chosen = self._list_ids({}, whole) if devices is None else self._ids_of_all(devices, timeout=whole)
-        parts.add(self._get_object(device_id, whole) for device_id in chosen)
+        parts.add(self._take_of(device_id, parts.rows_of, whole) for device_id in chosen)
         return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
@@ -1218,14 +1219,14 @@ class MirrorClient:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
         deadline = self._sender.deadline(timeout)
         try:
-            operation = next(steps)
+            step = next(steps)
             while True:
                 try:
-                    answer = self._send(operation, deadline)
+                    answer = step.reasons() if isinstance(step, Search) else self._send(step, deadline)
                 except MirrorError as error:
-                    operation = steps.throw(error)
+                    step = steps.throw(error)
                 else:
-                    operation = steps.send(answer)
+                    step = steps.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
@@ -1262,20 +1263,24 @@ class MirrorClient:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 with without_progress():
-                    parts.add(self._get_devices(some, timeout))
+                    parts.add(self._take_of_each(some, parts.rows_of, timeout))
                 bar.update(len(some))
         return parts.taken()
 
-    def _get_object(self, device_id: str, timeout: float | None = None) -> DeviceObject:
-        return DeviceObject.from_wire(self._send(_operations.get_device_object(device_id), timeout))
+    def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
+        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return self._send(asking, timeout)
 
-    def _get_devices(self, chosen: Sequence[str], timeout: float | None = None) -> list[DeviceObject]:
+    def _take_of_each(
+        self, chosen: Sequence[str], take: Callable[[DeviceObject], T], timeout: float | None = None
+    ) -> list[T]:
+        """What is taken of each device as soon as it has come, in the order of the devices."""
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
-            objects = []
-            for found in pool.map(lambda device_id: self._get_object(device_id, timeout), chosen):
-                objects.append(found)
+            taken = []
+            for one in pool.map(lambda device_id: self._take_of(device_id, take, timeout), chosen):
+                taken.append(one)
                 bar.update(1)
-            return objects
+            return taken
 
     def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
         if request.names_devices:
@@ -1291,14 +1296,15 @@ class MirrorClient:
         self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> Plan:
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices
+        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
             listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            known |= known_devices(listed, (self._get_object(device_id, timeout) for device_id in listed.ids), paths)
+            resources = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
+            known |= known_devices(listed, resources)
         return Plan(
             check_all(wants, known, reasons or {}),
             server=self.base_url,

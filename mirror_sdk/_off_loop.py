@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib import import_module
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +42,21 @@ async def to_the_end(work: Awaitable[T]) -> T:
         if not working.cancelled():
             # Else it is reported as what nobody has looked at.
             working.exception()
+
+
+async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do several things beside each other. All have ended when this does: where one fails, the others are cancelled.
+
+    Raises:
+        Exception: What the first one raised.
+    """
+    working = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*working)
+    finally:
+        for one in working:
+            one.cancel()
+        await asyncio.wait(working)
 
 
 async def import_off_loop(*modules: str) -> None:

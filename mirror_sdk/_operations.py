@@ -90,6 +90,16 @@ def get_device_object(device_id: str) -> Operation[DeviceObject]:
     return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
 
 
+def read_device_object(device_id: str, take: Callable[[DeviceObject], M]) -> Operation[M]:
+    """E1, of which no more is kept than what is taken of it where the answer is read.
+
+    Thousands of objects that live until an event loop comes to them have Python look for garbage again and again, for
+    which all threads stand still. Source: wire.md 1.
+    """
+    asked = get_device_object(device_id)
+    return Operation(asked.method, asked.path, lambda answer: take(asked.read(answer)))
+
+
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
     """All conditions on the directory; what is ``None`` is none."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})

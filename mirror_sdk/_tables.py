@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk.device import DeviceObject
@@ -14,6 +12,8 @@ from mirror_sdk.wire.model import write_timestamp
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from mirror_sdk.frames.state import DeviceRows
 
 _ROWS_AT_A_TIME = 10_000
 """How many rows become a part of the table: to make one of them takes a thread some milliseconds a column."""
@@ -34,23 +34,20 @@ class StateParts:
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
         from mirror_sdk.frames.state import StateRows, checked_patterns
 
-        self._new_rows = partial(StateRows, paths=checked_patterns(paths), raw=raw)
-        self._rows = self._new_rows()
+        self._rows = StateRows(paths=checked_patterns(paths), raw=raw)
         self._raw = raw
         self._tables: list[pa.Table] = []
-        self._device_count = 0
-        self._taken_at: datetime | None = None
 
-    def add(self, objects: Iterable[DeviceObject]) -> None:
-        """Make the rows of some devices."""
-        for device in objects:
-            self._device_count += 1
-            # The oldest, so that no row is older than the table says it is.
-            self._taken_at = min(self._taken_at or device.created_at, device.created_at)
-            self._rows.add(device)
+    def rows_of(self, device: DeviceObject) -> DeviceRows:
+        """The rows of a device, to be added when it is its turn."""
+        return self._rows.of(device)
+
+    def add(self, devices: Iterable[DeviceRows]) -> None:
+        """Put the rows of devices behind those there are."""
+        for rows in devices:
+            self._rows.add(rows)
             if len(self._rows) >= _ROWS_AT_A_TIME:
-                self._tables.append(self._rows.table())
-                self._rows = self._new_rows()
+                self._tables.append(self._rows.pop_table())
 
     def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
         """The table of all of them, once; see :func:`mirror_sdk.frames.state_frame`.
@@ -61,10 +58,10 @@ class StateParts:
         from mirror_sdk.frames.columns import frame_of
         from mirror_sdk.frames.device_batches import taken_apart
 
-        self._tables.append(self._rows.table())
+        self._tables.append(self._rows.pop_table())
         about = {
-            "taken_at": None if self._taken_at is None else write_timestamp(self._taken_at),
-            "devices": self._device_count,
+            "taken_at": None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at),
+            "devices": self._rows.device_count,
             "complete": True,
             "server": server,
         }

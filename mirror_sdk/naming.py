@@ -39,14 +39,16 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Operation[Any], Any, T]
-"""What is to be sent one after another; each answer is sent in, each error thrown in."""
+Steps: TypeAlias = "Generator[Operation[Any] | Search, Any, T]"
+"""What is to be sent or searched one after another; each answer is sent in, each error thrown in."""
 
 REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
 _LONGEST_QUERY = 3000
 _MOST_SEARCHED = 5000
 """Among how many devices close names are looked for."""
+_MOST_TOLD = 10
+"""Of how many texts that lead nowhere: each takes some hundredths of a second among so many devices."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
 """In the place of an id that is not known yet."""
@@ -121,6 +123,20 @@ class Found:
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     several: dict[str, list[Device]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to say of texts that lead nowhere. Looking for close names takes long; beside a loop a thread does it."""
+
+    texts: Sequence[str]
+    known: Collection[str]
+
+    def reasons(self) -> dict[str, str]:
+        """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
+        told = {text: f"no device has the id or endpoint name {text!r}" for text in self.texts}
+        close = {text: closest(text, self.known) for text in self.texts[:_MOST_TOLD]}
+        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
 
 
 def known_id(argument: str, device: object) -> str | None:
@@ -211,7 +227,7 @@ def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, a
     if found.several:
         raise AmbiguousName("; ".join(starmap(_of_several, found.several.items())))
     if found.unknown:
-        raise unknown_device(found.unknown, (yield from _endpoint_names()))
+        raise (yield from unknown_device(found.unknown, (yield from _endpoint_names())))
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
 
 
@@ -246,8 +262,9 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
 
 def unclear(found: Found) -> Steps[dict[str, str]]:
     """Why texts lead to no device, in words."""
-    known = (yield from _endpoint_names()) if found.unknown else ()
-    reasons = {text: _of_unknown(text, known) for text in found.unknown}
+    reasons = {}
+    if found.unknown:
+        reasons = yield Search(found.unknown, (yield from _endpoint_names()))
     return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
 
 
@@ -285,13 +302,12 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
         ) from error
 
 
-def unknown_device(texts: Sequence[str], known: Collection[str]) -> UnknownDevice:
-    """The error for texts that lead nowhere, with the known names that are close to them."""
-    return _not_found("; ".join(_of_unknown(text, known) for text in texts))
-
-
-def _of_unknown(text: str, known: Collection[str]) -> str:
-    return f"no device has the id or endpoint name {text!r}; {closest(text, known)}"
+def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[UnknownDevice]:
+    """The error for texts that lead nowhere: it tells of the first ones, and which known names are close to them."""
+    reasons: dict[str, str] = yield Search(texts[:_MOST_TOLD], known)
+    untold = len(texts) - len(reasons)
+    more = [f"and {untold} more of {len(texts)} lead to no device"] if untold else []
+    return _not_found("; ".join([*reasons.values(), *more]))
 
 
 def _not_found(message: str) -> UnknownDevice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Literal
@@ -207,8 +208,23 @@ def state_table(
     """The state table for Arrow, and the number of the devices; see :func:`state_frame`."""
     rows = StateRows(paths=paths, raw=raw)
     for device in devices:
-        rows.add(device)
-    return rows.table(), rows.device_count
+        rows.add(rows.of(device))
+    return rows.pop_table(), rows.device_count
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRows:
+    """The rows of one device: few objects, however many rows, since hundreds of devices may wait for their turn.
+
+    Attributes:
+        taken_at: When the device was read, by the service's clock.
+        row_count: How many rows they are.
+        cells: Their cells, column by column.
+    """
+
+    taken_at: datetime
+    row_count: int
+    cells: list[object]
 
 
 class StateRows:
@@ -220,30 +236,42 @@ class StateRows:
 
     Attributes:
         device_count: Of how many devices they are.
+        taken_at: When the first of these was read, by the service's clock; ``None`` without any.
     """
 
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
         self._paths = paths
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
+        self._readers = [_RESOURCE_COLUMNS[name] for name in self._schema.names if name in _RESOURCE_COLUMNS]
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
         self.device_count: int = 0
+        self.taken_at: datetime | None = None
 
     def __len__(self) -> int:
         return len(self._columns["device_id"])
 
-    def add(self, device: DeviceObject) -> None:
+    def of(self, device: DeviceObject) -> DeviceRows:
+        """The rows of a device, to be added when it is its turn."""
+        resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
+        cells: list[object] = [device.device_id] * len(resources) + [device.endpoint_name] * len(resources)
+        for read in self._readers:
+            cells.extend(map(read, resources))
+        return DeviceRows(device.created_at, len(resources), cells)
+
+    def add(self, rows: DeviceRows) -> None:
         """The rows of one more device."""
         self.device_count += 1
-        resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
-        self._columns["device_id"].extend([device.device_id] * len(resources))
-        self._columns["endpoint_name"].extend([device.endpoint_name] * len(resources))
-        for name, read in _RESOURCE_COLUMNS.items():
-            if name in self._columns:
-                self._columns[name].extend(map(read, resources))
+        # The oldest, so that no row is older than the table says it is.
+        self.taken_at = min(self.taken_at or rows.taken_at, rows.taken_at)
+        for place, column in enumerate(self._columns.values()):
+            column.extend(rows.cells[place * rows.row_count : (place + 1) * rows.row_count])
 
-    def table(self) -> pa.Table:
-        """All rows, for Arrow."""
-        return to_table(self._columns, self._schema)
+    def pop_table(self) -> pa.Table:
+        """All rows, for Arrow; none of them is here any more."""
+        table = to_table(self._columns, self._schema)
+        for column in self._columns.values():
+            column.clear()
+        return table
 
 
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:

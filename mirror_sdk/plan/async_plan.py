@@ -72,7 +72,7 @@ class AsyncPlan(PlanReport):
         Args:
             concurrency: How many writes may be under way at once.
             canary: How many to send first; all of them must succeed before any other is sent.
-            max_failures: After how many failures no more is sent; ``None`` for no limit.
+            max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
             expiry_seconds: For how long a write may wait for its device.
             timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
                 more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need

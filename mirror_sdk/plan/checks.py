@@ -77,14 +77,14 @@ class KnownDevice:
     resources: Mapping[str, Resource]
 
 
-def known_devices(
-    listed: Iterable[Device], mirrored: Iterable[DeviceObject], paths: Collection[str]
-) -> dict[str, KnownDevice]:
-    """Devices by their ids, each with its resources of these paths alone: of a fleet, all would be too many to keep."""
-    return {
-        device.id: KnownDevice(device, {path: one for path, one in mirror.resources.items() if path in paths})
-        for device, mirror in zip(listed, mirrored, strict=True)
-    }
+def resources_at(paths: Collection[str], device: DeviceObject) -> dict[str, Resource]:
+    """The resources of a device at these paths alone: of a fleet, all would be too many to keep."""
+    return {path: one for path, one in device.resources.items() if path in paths}
+
+
+def known_devices(listed: Iterable[Device], resources: Iterable[Mapping[str, Resource]]) -> dict[str, KnownDevice]:
+    """Devices by their ids, each with its resources."""
+    return {device.id: KnownDevice(device, some) for device, some in zip(listed, resources, strict=True)}
 
 
 _NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"

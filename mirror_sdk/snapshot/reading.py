@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from io import BufferedReader
 from itertools import islice
 from typing import Annotated, Any, BinaryIO, NamedTuple
@@ -22,7 +21,7 @@ from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
-from mirror_sdk.frames.state import matches_any, state_table
+from mirror_sdk.frames.state import DeviceRows, StateRows, matches_any, state_table
 from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
@@ -293,21 +292,20 @@ class OneByOne:
     """The same of device objects that are read one by one."""
 
     def __init__(self, request: SnapshotRequest, keep: Keep) -> None:
-        self._request = request
         self._keep = keep
-        self._device_count = 0
-        # The oldest in the end, so that no row is older than the table says it is.
-        self._taken_at: datetime | None = None
+        self._rows = StateRows(paths=request.paths, raw=request.raw)
 
-    def add(self, objects: Sequence[DeviceObject]) -> None:
+    def rows_of(self, device: DeviceObject) -> DeviceRows:
+        """The rows of a device, to be added when it is its turn."""
+        return self._rows.of(device)
+
+    def add(self, devices: Iterable[DeviceRows]) -> None:
         """Have the rows of some devices kept."""
-        table, device_count = state_table(objects, paths=self._request.paths, raw=self._request.raw)
-        self._device_count += device_count
-        told = [one.created_at for one in objects]
-        self._taken_at = min(told if self._taken_at is None else [self._taken_at, *told], default=None)
-        self._keep(table)
+        for rows in devices:
+            self._rows.add(rows)
+        self._keep(self._rows.pop_table())
 
     def taken(self) -> Taken:
         """What was taken."""
-        taken_at = None if self._taken_at is None else write_timestamp(self._taken_at)
-        return Taken(taken_at=taken_at, device_count=self._device_count)
+        taken_at = None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at)
+        return Taken(taken_at=taken_at, device_count=self._rows.device_count)

@@ -39,7 +39,7 @@ class WritePanel(MirrorWidget):
             a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
         expiry_seconds: For how long a write may wait for its device.
         canary: How many devices are written to first; all of them must succeed before any other is.
-        max_failures: After how many failures no more is sent; ``None`` for no limit.
+        max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
         include_offline: Whether devices that are not registered are written to as well.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier panel of this client stays, where the page does not tell which cell runs.

@@ -14,7 +14,15 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    WithJsonSchema,
+)
 
 _OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
@@ -67,6 +75,14 @@ def read_timestamp(value: object) -> object:
     if isinstance(value, str) and not value.endswith("Z"):
         return _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value)
     return value
+
+
+def in_utc(instant: datetime) -> datetime:
+    """The same instant in UTC, with the one zone that all share: pydantic makes an object for the zone of each."""
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:  # there is no such instant in UTC
+        return instant
 
 
 def write_timestamp(instant: datetime) -> str:
@@ -125,6 +141,7 @@ def _instant(at: datetime) -> str:
 Timestamp = Annotated[
     AwareDatetime,
     BeforeValidator(read_timestamp),
+    AfterValidator(in_utc),
     PlainSerializer(write_timestamp, return_type=str, when_used="json"),
 ]
 

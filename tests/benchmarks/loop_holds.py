@@ -8,11 +8,11 @@ Where the rest comes from: the import of pandas and pyarrow loads libraries of 5
 answer keep the interpreter to themselves, each for some milliseconds a column or a page; a thread that computes gives
 it away every 5 ms. And once in a while Python looks for garbage through all there is, which with pandas loaded are
 90,000 objects or more: 25 to 60 ms, in which no thread goes on. It does so when there are a quarter more objects than
-the last time. So what had the largest gain beside threads: devices, entries and events that are not kept by the
-thousand until their rows are made, but 8, 1 and 100 at a time; and answers of httpx that are let go at once, for each
-holds the stream of its body, which holds it.
-``state_frame`` and ``record``, which read a fleet device by device, still meet some: 8 devices that wait for their rows
-are more objects than the youngest generation takes.
+the last time, and of what has once survived two looks it learns only then that it is gone. So what had the largest
+gain beside threads: what lives for a moment only. Rows are made of a device and of an entry where its answer is read,
+events wait for theirs 100 at a time; all instants share one zone, which is an object for each otherwise; requests that
+follow one another without a break, for those that end together and begin together are taken for old ones; and answers
+of httpx that are let go at once, for each holds the stream of its body, which holds it.
 During the import what was there before is set aside, so that those collections are half as long. A program that minds
 the others can set aside what it has imported, by ``gc.freeze()`` after its imports.
 Tried without gain: no collection during the import, after which the first ones take as long.

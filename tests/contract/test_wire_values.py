@@ -35,7 +35,12 @@ instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=zo
 def test_one_instant_is_read_in_every_spelling_and_written_in_one(text: str) -> None:
     instant = TIMESTAMP.validate_python(text)
     assert instant == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
+    assert instant.tzinfo is UTC
     assert TIMESTAMP.dump_python(instant, mode="json") == "2026-11-20T12:37:55.576Z"
+
+
+def test_an_instant_that_is_none_in_utc_stays_as_it_came() -> None:
+    assert TIMESTAMP.validate_python("0001-01-01T00:00:00+01:00").isoformat() == "0001-01-01T00:00:00+01:00"
 
 
 def test_a_whole_second_is_written_with_its_milliseconds() -> None:

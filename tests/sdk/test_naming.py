@@ -223,6 +223,24 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
     assert "POST" not in {method for method, _ in directory.asked}
 
 
+def test_upper_and_lower_case_make_no_difference_to_what_is_close(named, light):
+    with pytest.raises(UnknownDevice, match=r"'LIGHT-01'; close to it: light-01"):
+        named.get_device("LIGHT-01")
+
+
+def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(named, light):
+    wrong = [f"ligth-{number:02}" for number in range(400)]
+    with pytest.raises(UnknownDevice) as caught:
+        named.snapshot(wrong)
+    assert str(caught.value).count("close to it: light-01") == 10
+    assert str(caught.value).endswith("; and 390 more of 400 lead to no device")
+    reasons = named.plan([(name, SWITCH, True) for name in wrong]).frame["reason"].tolist()
+    assert sum("close to it: light-01" in reason for reason in reasons) == 10
+    assert all(
+        f"no device has the id or endpoint name {name!r}" in told for name, told in zip(wrong, reasons, strict=True)
+    )
+
+
 def test_a_hostile_name_is_shown_harmlessly(named, directory):
     directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
     with pytest.raises(UnknownDevice, match=r"close to it: li\\u202eght-01"):

@@ -19,22 +19,26 @@ from typing import Any
 import httpx
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient, UnknownDevice
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._cursor import Batch
+from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Entries, Inbox
-from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, import_off_loop, off_loop
+from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
+from mirror_sdk.device import Resource
+from mirror_sdk.errors import NotFound
 from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.wire.device_object import ResourceState
 
 URL = "http://mirror.localhost"
 SWITCH = "/3311/0/5850"
 PATIENCE_SECONDS = 30
 HEAVY = (
-    *("pandas", "pyarrow", "numpy"),
+    *("difflib", "pandas", "pyarrow", "numpy"),
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
 )
-"""Modules whose functions take long: tables, files, checks."""
+"""Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT = (
     *("mirror_sdk.snapshot.request", "mirror_sdk.frames.state.checked_patterns"),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.ledger"),
@@ -49,12 +53,19 @@ def run(scene: Awaitable[Any]) -> Any:
     return asyncio.run(whole())
 
 
+def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 @contextmanager
 def watched(seen: set[str]) -> Iterator[None]:
-    """Note which functions of heavy modules run on this thread."""
+    """Note which functions of heavy modules run on this thread, but to read an answer, which is small then."""
 
     def note(frame: FrameType, happening: str, _: object) -> None:
-        if happening == "call" and (module := str(frame.f_globals.get("__name__"))).startswith(HEAVY):
+        module = str(frame.f_globals.get("__name__"))
+        if happening == "call" and module.startswith(HEAVY) and not is_within(Operation.finish, frame):
             seen.add(f"{module}.{frame.f_code.co_name}")
 
     sys.setprofile(note)
@@ -83,6 +94,11 @@ async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
     return folder / "plan.json"
 
 
+async def misnamed(ask: Awaitable[Any]) -> None:
+    with suppress(UnknownDevice):
+        await ask
+
+
 CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]] = {
     "state_frame": (lambda c, _: nothing(c), lambda c, _, __: c.state_frame()),
     "snapshot": (lambda c, _: nothing(c), lambda c, _, __: c.snapshot()),
@@ -94,6 +110,9 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
     "apply": (lambda c, _: planned(c), lambda _, plan, __: plan.apply()),
     "undo": (lambda c, _: planned(c), lambda _, plan, __: plan.undo()),
+    "unknown name": (lambda c, _: nothing(c), lambda c, _, __: misnamed(c.get_device("nobody"))),
+    "unknown names": (lambda c, _: nothing(c), lambda c, _, __: misnamed(c.snapshot(["no", "body"]))),
+    "plan of an unknown name": (lambda c, _: nothing(c), lambda c, _, __: c.plan([("nobody", SWITCH, True)])),
     "record": (lambda c, _: nothing(c), lambda c, _, folder: c.record(folder / "run.parquet")),
 }
 """What is done before, and what is looked at."""
@@ -480,3 +499,127 @@ def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
         twin = AsyncMirrorClient(URL, "key", transport=transport)
         assert found_after(lambda: runner.run(twin.list_resources("0" * 32))) == 0
         runner.run(twin.aclose())
+
+
+FLEET = [f"{number:032x}" for number in range(120)]
+DEVICES_AT_ONCE = 8
+RESOURCES = 10
+END = {"has_more": False, "limit": 1000, "order": "ASC"}
+
+
+class Fleet:
+    """A service without snapshots, which notes now and then how much of the devices before is still there."""
+
+    def __init__(self, missing: str | None = None) -> None:
+        self.most_alive = 0
+        self._missing = missing
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v3/devices":
+            asked = request.url.params.get("id__in", ",".join(FLEET)).split(",")
+            return httpx.Response(200, json={"object": "list", "data": list(map(listed, asked)), **END})
+        device_id = request.url.path.split("/")[-2]
+        if device_id not in FLEET or device_id == self._missing:
+            return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "none"})
+        if FLEET.index(device_id) % 10 == 9:
+            alive = sum(type(one) in {Resource, ResourceState} for one in gc.get_objects())
+            self.most_alive = max(self.most_alive, alive)
+        return httpx.Response(200, json=mirrored(device_id))
+
+    async def answer_later(self, request: httpx.Request) -> httpx.Response:
+        if self._missing and request.url.path.split("/")[-2] > self._missing:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return self(request)
+
+
+def listed(device_id: str) -> dict[str, Any]:
+    at = "2026-01-05T08:00:00Z"
+    about = {"endpoint_name": device_id[-4:], "endpoint_type": "Light", "state": "registered", "queue_mode": False}
+    return {"object": "device", "id": device_id, **about, "created_at": at, "updated_at": at}
+
+
+def mirrored(device_id: str) -> dict[str, Any]:
+    at = f"2026-01-05T08:00:00.{FLEET.index(device_id):03}Z"
+    reported = {"value": "MjEuNQ==", "content_type": "text/plain", "reported_at": at}
+    resources = [
+        {"resource_path": f"/3303/{one}/5700", "subscribed": False, "reported": reported, "desired": {}}
+        for one in range(RESOURCES)
+    ]
+    return {"object": "device-echo", "device_id": device_id, "created_at": at, "resources": resources}
+
+
+READING: dict[str, Callable[[Any], Any]] = {
+    "state_frame": lambda client: client.state_frame(FLEET),
+    "snapshot": lambda client: client.snapshot(FLEET),
+    "plan": lambda client: client.plan([(one, "/3303/100/5700", 1) for one in FLEET]),
+}
+"""Calls that ask for device after device."""
+
+
+@pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
+@pytest.mark.parametrize("name", READING)
+def test_of_a_device_no_more_is_kept_than_is_taken_of_it(name):
+    """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
+    fleet, twin_fleet = Fleet(), Fleet()
+
+    async def scene() -> Any:
+        transport = httpx.MockTransport(fleet.answer_later)
+        async with AsyncMirrorClient(URL, "key", transport=transport) as client:
+            return await READING[name](client)
+
+    made = run(scene())
+    assert fleet.most_alive == 0
+    with MirrorClient(URL, "key", transport=httpx.MockTransport(twin_fleet)) as client:
+        twin = READING[name](client)
+    # Those that threads are just reading, as they came and typed.
+    assert twin_fleet.most_alive <= DEVICES_AT_ONCE * 2 * RESOURCES
+    if name == "plan":
+        assert made.frame["device_id"].tolist() == twin.frame["device_id"].tolist() == FLEET
+        return
+    assert made["device_id"].tolist() == [one for one in FLEET for _ in range(RESOURCES)]
+    assert made["reported_at"].tolist() == twin["reported_at"].tolist()
+    assert made.attrs["mirror"]["taken_at"] == twin.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
+    assert made.attrs["mirror"]["devices"] == twin.attrs["mirror"]["devices"] == len(FLEET)
+
+
+def test_where_a_device_is_not_there_no_other_is_asked_for_any_more():
+    fleet = Fleet(missing=FLEET[3])
+
+    async def scene() -> None:
+        transport = httpx.MockTransport(fleet.answer_later)
+        async with AsyncMirrorClient(URL, "key", transport=transport) as client:
+            with pytest.raises(NotFound):
+                await client.state_frame(FLEET)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scene())
+
+
+def test_all_of_several_things_have_ended_when_one_has_failed_or_all_are_cancelled():
+    async def scene() -> list[str]:
+        ended: list[str] = []
+
+        async def go_on(name: str) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                ended.append(name)
+
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise LookupError("so it is")
+
+        with pytest.raises(LookupError, match="so it is"):
+            await all_of([go_on("a"), fail(), go_on("b")])
+        assert sorted(ended) == ["a", "b"]
+        doing = asyncio.create_task(all_of([go_on("c"), go_on("d")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        return sorted(ended)
+
+    assert run(scene()) == ["a", "b", "c", "d"]
