@@ -90,6 +90,9 @@ class AsyncMirrorClient:
     Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
     that minds calls ``gc.freeze()`` once after its imports.
 
+    The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
+    ``station`` are devices in them, ``bench`` is an :class:`AsyncBench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.

@@ -115,6 +115,8 @@ class MirrorClient:
     the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
     close names; where it names several, :class:`AmbiguousName`, which lists their ids.
 
+    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
