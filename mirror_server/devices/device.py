@@ -131,8 +131,10 @@ class SimulatedDevice:
         )
 
     def _structure(self) -> tuple[dict[str, bool], set[str]]:
-        auto = {path for path, resource in self.resources.items() if resource.auto_observable}
-        return {path: resource.observable for path, resource in self.resources.items()}, auto
+        # One of an earlier version may be executable as well, and has no value to observe.
+        with_value = {path for path, resource in self.resources.items() if not resource.executable}
+        auto = {path for path in with_value if self.resources[path].auto_observable}
+        return {path: resource.observable and path in with_value for path, resource in self.resources.items()}, auto
 
     def register(self, now: Instant) -> Registration:
         """A full registration; it ends all observations, as LwM2M has it."""

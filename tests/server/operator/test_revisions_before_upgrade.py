@@ -9,7 +9,7 @@ EARLIER, BOTH, LATER = 1_000, 2_000, 3_000
 
 
 def upgraded(tmp_path, *times, last_revision=7):
-    """The numbers that resources have after the upgrade, and the mirror; each of them of (reported at, desired at)."""
+    """The numbers of resources of (reported at, desired at), of the mirror and of the device, after the upgrade."""
     url = databases.new_database_url(tmp_path, template="template0")
     databases.upgrade_to(url, "0011")
     databases.execute(
@@ -28,28 +28,40 @@ def upgraded(tmp_path, *times, last_revision=7):
     with database.read() as session:
         found = sorted(devices.resources(session, "d"), key=lambda each: each.path)
         last = revisions.last(session)
+        of_device = session.scalar("SELECT revision FROM devices")
     database.close()
-    return [(each.reported_revision, each.desired_revision) for each in found], last
+    return [(each.reported_revision, each.desired_revision) for each in found], last, of_device
 
 
 def test_the_later_one_has_the_larger_number(tmp_path):
-    found, last = upgraded(tmp_path, (EARLIER, LATER), (LATER, BOTH), (EARLIER, EARLIER + 1))
+    found, last, _ = upgraded(tmp_path, (EARLIER, LATER), (LATER, BOTH), (EARLIER, EARLIER + 1))
     assert found == [(1, 4), (4, 3), (1, 2)]
-    assert last == 7
+    assert last == 8
 
 
 def test_what_bears_the_same_time_as_the_write_has_no_number(tmp_path):
-    found, _ = upgraded(tmp_path, (BOTH, BOTH), (EARLIER, BOTH))
+    found, *_ = upgraded(tmp_path, (BOTH, BOTH), (EARLIER, BOTH))
     assert found == [(None, 2), (1, 2)]
 
 
 def test_what_is_not_there_has_none(tmp_path):
-    found, _ = upgraded(tmp_path, (None, None), (EARLIER, None), (None, BOTH))
+    found, *_ = upgraded(tmp_path, (None, None), (EARLIER, None), (None, BOTH))
     assert found == [(None, None), (1, None), (None, 2)]
 
 
 def test_what_comes_next_is_later_than_all_that_was(tmp_path):
     """Changes of before the counter was there were not counted."""
-    found, last = upgraded(tmp_path, (EARLIER, BOTH), (LATER, None), last_revision=0)
+    found, last, _ = upgraded(tmp_path, (EARLIER, BOTH), (LATER, None), last_revision=0)
     assert found == [(1, 2), (3, None)]
-    assert last == 3
+    assert last == 4
+
+
+def test_who_asks_what_has_changed_since_learns_of_the_numbers(tmp_path):
+    """A client may have a table that an earlier server filled, without them."""
+    _, last, of_device = upgraded(tmp_path, (EARLIER, None))
+    assert of_device == last == 8
+
+
+def test_of_what_has_no_numbers_nothing_has_changed(tmp_path):
+    _, last, of_device = upgraded(tmp_path, (None, None))
+    assert of_device == last == 7

@@ -181,9 +181,15 @@ def test_one_that_was_both_in_an_earlier_version_stays_so_until_it_is_told(serve
     assert states()["light-1"]["resources"] == [both]
     server.set_value(key, device, "5", SWITCH, writable=False)
     assert states()["light-1"]["resources"] == [both | {"value": "5", "writable": False}]
+    # Of its value, which it does not have, it says from its next update on that it cannot be observed.
+    subscription = f"/v2/subscriptions/{device}{SWITCH}"
+    assert server.call(key, "PUT", f"{BENCH}/{device}/registration").status_code == 204
+    refused(server.call(key, "PUT", subscription), 400, "path")
     url = f"{BENCH}/{device}/resources{SWITCH}"
     refused(server.call(key, "PUT", url, json={"observable": True}), 400, "observable")
     assert server.call(key, "PUT", url, json={"executable": False}).status_code == 204
+    assert server.call(key, "PUT", f"{BENCH}/{device}/registration").status_code == 204
+    assert server.call(key, "PUT", subscription).status_code == 200
     assert states()["light-1"]["resources"] == [both | {"value": "5", "writable": False, "executable": False}]
 
 
