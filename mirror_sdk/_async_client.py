@@ -105,7 +105,8 @@ class AsyncMirrorClient:
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
-            or another one than at the first.
+            or another one than at the first, or that the certificates that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names
+            cannot be read.
     """
 
     def __init__(
@@ -1416,8 +1417,9 @@ class AsyncMirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         deadline = self._sender.deadline(timeout)
+        await self._sender.prepare()
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = await pump.expect(identity, deadline)
