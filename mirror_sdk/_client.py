@@ -831,9 +831,10 @@ class MirrorClient:
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
-                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
