@@ -115,6 +115,8 @@ class MirrorClient:
     the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
     close names; where it names several, :class:`AmbiguousName`, which lists their ids.
 
+    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
@@ -835,9 +837,10 @@ class MirrorClient:
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
-                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:

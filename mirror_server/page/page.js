@@ -313,7 +313,8 @@ function eventRow(event, data, deviceId) {
     "tr",
     { className: event.name === "gap" ? "failure" : "" },
     element("td", { className: "less" }, event.id),
-    element("td", { className: "whole" }, instant(data.timestamp ?? Date.now())),
+    // Of what does not tell its time it stays open: the clock here need not be the service's.
+    element("td", { className: "whole" }, instant(data.timestamp)),
     element("td", {}, event.name),
     element("td", {}, deviceId ? nameOf(deviceId) : ""),
     element("td", { className: "value" }, ...what(event.name, data)),

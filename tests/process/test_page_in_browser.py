@@ -94,6 +94,21 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str, tmp_path: Path)
     assert visit.hosts == {f"127.0.0.1:{visit.server.port}"}
 
 
+def test_an_event_without_a_time_is_not_given_the_clock_of_the_browser(visit: Visit) -> None:
+    visit.page.clock.set_fixed_time("2001-02-03T04:05:06Z")
+    key = visit.server.key()
+    application = visit.server.client(key)
+    device_id = application.add_device("goes", {"path": LEVEL, "value": "1"})
+    visit.sign_in(key)
+    expect(visit.page.locator("#stream")).to_contain_text("Live")
+    application.http.delete(f"/sim/v1/devices/{device_id}/registration").raise_for_status()
+    row = visit.page.locator("#tail tr", has_text="de-registrations")
+    expect(row).to_contain_text("goes")
+    assert row.locator("time").count() == 0
+    assert not visit.page.locator("#tail time[datetime^='2001']").count()
+    assert visit.wrong == []
+
+
 def test_names_and_values_are_text_never_markup(visit: Visit) -> None:
     visit.sign_in(visit.server.key())
     visit.page.get_by_role("button", name=NASTY).click()
