@@ -90,6 +90,9 @@ class AsyncMirrorClient:
     Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
     that minds calls ``gc.freeze()`` once after its imports.
 
+    The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
+    ``station`` are devices in them, ``bench`` is an :class:`AsyncBench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
@@ -102,7 +105,8 @@ class AsyncMirrorClient:
 
     Raises:
         ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
-            or another one than at the first.
+            or another one than at the first, or that the certificates that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names
+            cannot be read.
     """
 
     def __init__(
@@ -839,9 +843,10 @@ class AsyncMirrorClient:
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
-                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
@@ -1413,8 +1418,9 @@ class AsyncMirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         deadline = self._sender.deadline(timeout)
+        await self._sender.prepare()
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = await pump.expect(identity, deadline)

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar, cast
 import httpx
 
 from mirror_sdk._answer_body import Gathering, Unpacking
+from mirror_sdk._async_network import AsyncNetwork
 from mirror_sdk._deadline import Deadline, Pace, left_of
-from mirror_sdk._environment import certificates_for, proxy_for
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
@@ -34,6 +34,7 @@ from mirror_sdk._sender import (
 )
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer
+from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
 
@@ -70,6 +71,9 @@ class AsyncSender:
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._headers = client_headers(settings)
         self._transport = transport
+        self._network: AsyncNetwork | None = None
+        self._preparing = asyncio.Lock()
+        self._is_prepared = False
         self._connections = Connections()
         self._pool: httpx.AsyncClient | None = self._new_pool()
         tell_in_child(self)
@@ -79,17 +83,17 @@ class AsyncSender:
         self._connections.close_in_child()
         self._loop = None
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._preparing = asyncio.Lock()
         if self._transport is None and self._pool is not None and not self._pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
             leave_to_parent(self._pool)
             self._pool = None
+            self._is_prepared = False
 
     def _new_pool(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(headers=self._headers, transport=self._transport or self._network())
-
-    def _network(self) -> httpx.AsyncHTTPTransport:
-        url = httpx.URL(self._base_url)
-        return httpx.AsyncHTTPTransport(verify=certificates_for(url) or False, proxy=proxy_for(url))
+        if self._transport is None:
+            self._network = AsyncNetwork(self._base_url)
+        return httpx.AsyncClient(headers=self._headers, transport=self._transport or self._network)
 
     @property
     def _http(self) -> httpx.AsyncClient:
@@ -97,6 +101,28 @@ class AsyncSender:
         if self._pool is None:
             self._pool = self._new_pool()
         return self._pool
+
+    async def prepare(self) -> None:
+        """Have done in a thread what is done once and would hold the loop; to be called before anything is sent.
+
+        Raises:
+            ClientClosed: It was closed.
+            ConfigError: The certificates that the environment names cannot be read, or as for :meth:`send`.
+        """
+        if self._is_prepared:
+            return
+        self._require_loop()
+        refuse_closed(self._http)
+        async with self._preparing:
+            if not self._is_prepared:
+                await off_loop(self._prepare)
+
+    def _prepare(self) -> None:
+        # With the first of all models pydantic looks for plugins among all that is installed.
+        ErrorBody.model_rebuild()
+        if self._network is not None:
+            self._network.open()
+        self._is_prepared = True
 
     async def aclose(self) -> None:
         """Close the connections; harmless when they are closed."""
@@ -254,6 +280,7 @@ class AsyncSender:
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
+        await self.prepare()
         refuse_closed(self._http)
         try:
             request = self._http.build_request(

@@ -4,6 +4,8 @@ A fleet, some thousands of entries in the log, 400 devices that take writes. Eac
 table imports pandas. What is told is the shortest of the longest holds of all rounds: whatever else the machine does
 makes them longer, and nothing makes them shorter.
 
+To connect is to make a client and send its first request, for which pydantic, anyio and httpx load what they need.
+
 Where the rest comes from: the import of pandas and pyarrow loads libraries of 50 MB; Arrow, pandas and the JSON of one
 answer keep the interpreter to themselves, each for some milliseconds a column or a page; a thread that computes gives
 it away every 5 ms. And once in a while Python looks for garbage through all there is, which with pandas loaded are
@@ -57,7 +59,7 @@ def measure(run: Run) -> Iterator[Figure]:
             # Another value each time: one that is there already is not written.
             arguments = (server.url, filled.key, _PATH, str(number))
             with program("loop_program.py", *arguments, folder=run.folder, cores=run.cores.client) as caller:
-                for what in ("first snapshot", *_CALLS):
+                for what in ("connect", "first snapshot", *_CALLS):
                     answer = caller.ask(call=what.removeprefix("first "))
                     samples.setdefault(what, []).append(answer["hold_ms"])
     for what, taken in samples.items():

@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,13 +46,19 @@ class Ticker:
 class Calls:
     """The calls, by their names; what one of them gives is there for those after it."""
 
-    def __init__(self, client: AsyncMirrorClient, path: str, value: int, lights: list[str], folder: Path) -> None:
-        self._client = client
+    def __init__(self, stack: AsyncExitStack, url: str, key: str, path: str, value: int, folder: Path) -> None:
+        self._stack = stack
+        self._url = url
+        self._key = key
         self._path = path
-        self._lights = lights
         self._folder = folder
         self._value = value
         self._kept: dict[str, Any] = {}
+
+    async def connect(self) -> None:
+        client = AsyncMirrorClient(self._url, self._key, timeout=_TIMEOUT_SECONDS)
+        self._client = await self._stack.enter_async_context(client)
+        self._lights = (await client.list_devices(endpoint_type="Light")).ids
 
     async def list_devices(self) -> None:
         self._kept["devices"] = await self._client.list_devices()
@@ -111,9 +118,8 @@ async def main() -> None:
     url, key, path, value = sys.argv[1:]
     loop = asyncio.get_running_loop()
     with TemporaryDirectory() as folder:
-        async with AsyncMirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-            lights = (await client.list_devices(endpoint_type="Light")).ids
-            calls = Calls(client, path, int(value), lights, Path(folder))
+        async with AsyncExitStack() as stack:
+            calls = Calls(stack, url, key, path, int(value), Path(folder))
             ticker = Ticker()
             ticking = asyncio.create_task(ticker.run())
             while line := await loop.run_in_executor(None, sys.stdin.readline):

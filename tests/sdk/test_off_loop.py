@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Entries, Inbox
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk.device import Resource
-from mirror_sdk.errors import NotFound
+from mirror_sdk.errors import ClientClosed, ConnectionFailed, NotFound
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire.device_object import ResourceState
 
@@ -188,6 +189,113 @@ def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+FIRST = """
+import asyncio, ssl, sys, threading
+from mirror_sdk import AsyncMirrorClient, ConnectionFailed
+
+loop_thread, on_loop, wanted = threading.get_ident(), [], {"pydantic.plugin._loader", "anyio._backends._asyncio"}
+
+class Noting:
+    def find_spec(self, name, path=None, target=None):
+        wanted.discard(name)
+        if threading.get_ident() == loop_thread and name.startswith(("pydantic.plugin", "anyio", "importlib.metadata")):
+            on_loop.append(name)
+
+sys.meta_path.insert(0, Noting())
+load = ssl.SSLContext.load_verify_locations
+
+def noting_load(*arguments, **options):
+    wanted.discard("certificates")
+    if threading.get_ident() == loop_thread:
+        on_loop.append("certificates")
+    return load(*arguments, **options)
+
+ssl.SSLContext.load_verify_locations = noting_load
+
+async def main():
+    wanted.update({"certificates"} if sys.argv[1].startswith("https") else ())
+    async with AsyncMirrorClient(sys.argv[1], "key", max_retries=0) as client:
+        try:
+            await eval(sys.argv[2])
+        except ConnectionFailed:
+            pass
+    assert not on_loop, on_loop
+    assert not wanted, wanted
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("call", ["client.list_devices()", "client.begin_write('0' * 32, '/3311/0/5850', True)"])
+def test_what_the_first_request_loads_is_not_loaded_on_the_thread_of_the_loop(tmp_path, scheme, call):
+    with socket.socket() as nobody:
+        # Bound and not listening: nobody answers, and nobody else takes it.
+        nobody.bind(("127.0.0.1", 0))
+        address = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FIRST, address, call],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("is_first_cancelled", [False, True])
+def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monkeypatch, is_first_cancelled):
+    made, may_end = [], threading.Event()
+    begun = threading.Event()
+
+    def slow(url: httpx.URL) -> None:
+        made.append(url)
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr("mirror_sdk._async_network.certificates_for", slow)
+
+    async def scene() -> None:
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            async with AsyncMirrorClient(f"http://127.0.0.1:{nobody.getsockname()[1]}", "key", max_retries=0) as client:
+                first = asyncio.create_task(client.list_devices())
+                assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+                others = [asyncio.create_task(client.list_devices()) for _ in range(5)]
+                await asyncio.sleep(0)
+                if is_first_cancelled:
+                    first.cancel()
+                    await asyncio.sleep(0)
+                assert not any(one.done() for one in (first, *others))
+                may_end.set()
+                if is_first_cancelled:
+                    with pytest.raises(asyncio.CancelledError):
+                        await first
+                    others[0].cancel()
+                ended = await asyncio.gather(*others, return_exceptions=True)
+                assert {type(one) for one in ended} <= {ConnectionFailed, asyncio.CancelledError}
+
+    run(scene())
+    assert len(made) == 1
+
+
+def test_a_client_that_was_closed_before_its_first_request_makes_no_network(monkeypatch):
+    made: list[httpx.URL] = []
+    monkeypatch.setattr("mirror_sdk._async_network.certificates_for", made.append)
+
+    async def scene() -> None:
+        client = AsyncMirrorClient("https://127.0.0.1", "key")
+        await client.aclose()
+        with pytest.raises(ClientClosed):
+            await client.list_devices()
+        with pytest.raises(ClientClosed):
+            await client.begin_read("0" * 32, SWITCH)
+
+    run(scene())
+    assert made == []
 
 
 @pytest.mark.parametrize("is_frozen_before", [False, True])
