@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -54,7 +55,15 @@ class LazyGroup(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 _escape_in(stream)
-        return super().main(*args, **extra)
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(1)
+        finally:
+            _drop_unwritten()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in order."""
@@ -90,6 +99,14 @@ def _replace_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
+
+
+def _drop_unwritten() -> None:
+    """Let go of what stdout could not take: when the process ends Python would try once more, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _escape_in(stream: TextIOWrapper) -> None:

@@ -235,6 +235,17 @@ def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, form: lis
     assert bool(ended.stdout) == (">&-" not in closed.split())
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("words", [["devices"], ["devices", "--json"], ["devices", "--csv"], ["--help"]], ids=" ".join)
+def test_an_output_that_is_full_is_told_in_one_line(shell: Shell, words: list[str]) -> None:
+    command = ["sh", "-c", '"$@" >/dev/full', "sh", sys.executable, "-c", COMMANDS["mirror"], *words]
+    environment = child_environment(**shell.base)
+    ended = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    (line,) = ended.stderr.splitlines()
+    assert line == b"Error: [Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize(
     ("variables", "cure"),
     [
