@@ -90,6 +90,9 @@ class AsyncMirrorClient:
     Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
     that minds calls ``gc.freeze()`` once after its imports.
 
+    The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
+    ``station`` are devices in them, ``bench`` is an :class:`AsyncBench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
@@ -840,9 +843,10 @@ class AsyncMirrorClient:
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
-                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:

@@ -17,7 +17,7 @@ from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
 from mirror_sdk._deadline import wait_of
 from mirror_sdk._exchange import Operation
-from mirror_sdk._fork import cannot_be_sent
+from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._reports import (
     DEFAULT_IDLE_SECONDS,
@@ -115,6 +115,8 @@ class MirrorClient:
     the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
     close names; where it names several, :class:`AmbiguousName`, which lists their ids.
 
+    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
@@ -140,6 +142,7 @@ class MirrorClient:
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        import_whole("mirror_sdk._sender")
         from mirror_sdk._sender import Sender
 
         settings = Settings.of(base_url, api_key)
@@ -334,6 +337,7 @@ class MirrorClient:
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
         # Only now: few programs ask, and it takes a moment to load.
+        import_whole("mirror_sdk.explanation")
         from mirror_sdk.explanation import Facts, explain
 
         deadline = self._sender.deadline(timeout)
@@ -433,6 +437,7 @@ class MirrorClient:
         >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        import_whole("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         whole = self._sender.whole(timeout)
@@ -506,6 +511,7 @@ class MirrorClient:
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
+        import_whole("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -547,6 +553,7 @@ class MirrorClient:
         >>> client.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
+        import_whole("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot import refreshing
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -744,6 +751,7 @@ class MirrorClient:
         >>> client.requests_frame([request])["status"].tolist()
         ['success']
         """
+        import_whole("mirror_sdk.frames")
         from mirror_sdk.frames import requests_frame
 
         return requests_frame(requests, tz=tz, server=self.base_url)
@@ -829,9 +837,10 @@ class MirrorClient:
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one
-                with the index ``device_id`` and a column per path, as ``state.mirror.wide()`` gives; or a list of
-                (device, path, value). Devices stand in all of these as ids or names. A missing value is not wanted.
+            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
@@ -843,6 +852,7 @@ class MirrorClient:
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
         <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
         """
+        import_whole("mirror_sdk.plan.wanted")
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
         wants = read_wanted(wanted)
@@ -866,6 +876,7 @@ class MirrorClient:
         >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
         ['success']
         """
+        import_whole("mirror_sdk.plan", "mirror_sdk.plan.saved")
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.saved import load
 
@@ -1119,6 +1130,7 @@ class MirrorClient:
         >>> recorder.audit().complete
         True
         """
+        import_whole("mirror_sdk.recording.recorder")
         from mirror_sdk.recording.recorder import Recorder, Tape
 
         whole = self._sender.whole(timeout)
@@ -1241,6 +1253,7 @@ class MirrorClient:
 
     def _take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
         """Take a snapshot and have its rows kept as they arrive."""
+        import_whole("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
@@ -1295,6 +1308,7 @@ class MirrorClient:
     def _plan_of(
         self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> Plan:
+        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks

@@ -11,11 +11,13 @@ import os
 import socket
 import threading
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 _told: WeakSet[Inherited] = WeakSet()
 _left: list[object] = []
+_importing = threading.RLock()
 
 
 class Inherited(Protocol):
@@ -33,6 +35,19 @@ def tell_in_child(thing: Inherited) -> None:
 def leave_to_parent(thing: object) -> None:
     """Never end this in the child, as its own end could do something to what the parent uses."""
     _left.append(thing)
+
+
+def import_whole(*modules: str) -> None:
+    """Import modules that are loaded when they are wanted only, without a fork meanwhile; a fork waits for the end.
+
+    In a child a module that another thread was importing stays half made, and locked: whoever wants it waits for ever.
+
+    Raises:
+        ImportError: One of them, or what it needs, is not installed.
+    """
+    with _importing:
+        for module in modules:
+            import_module(module)
 
 
 def close_in_child(number: int) -> None:
@@ -111,3 +126,6 @@ def _begin_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_begin_in_child)
+    os.register_at_fork(
+        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )

@@ -7,6 +7,8 @@ time-out of each wait, and is asked anew. The event loop needs nothing of this: 
 
 from __future__ import annotations
 
+# What looks a name up imports it, and a fork in the middle of that leaves it locked in the child.
+import encodings.idna  # noqa: F401
 import socket
 import ssl
 import threading

@@ -7,8 +7,9 @@ import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
-from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
+
+from mirror_sdk._fork import import_whole
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,11 +81,11 @@ def _import(module: str) -> None:
     """
     if gc.get_freeze_count():
         # The program has set objects aside itself, and these must stay so.
-        import_module(module)
+        import_whole(module)
         return
     gc.freeze()
     try:
-        import_module(module)
+        import_whole(module)
     finally:
         gc.unfreeze()
 

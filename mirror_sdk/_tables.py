@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from mirror_sdk._fork import import_whole
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.events import Event
 from mirror_sdk.wire.model import write_timestamp
@@ -32,6 +33,7 @@ class StateParts:
     """
 
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+        import_whole("mirror_sdk.frames.state")
         from mirror_sdk.frames.state import StateRows, checked_patterns
 
         self._rows = StateRows(paths=checked_patterns(paths), raw=raw)
@@ -55,6 +57,7 @@ class StateParts:
         Raises:
             ValueRefused: ``tz`` is no time zone.
         """
+        import_whole("mirror_sdk.frames.columns", "mirror_sdk.frames.device_batches")
         from mirror_sdk.frames.columns import frame_of
         from mirror_sdk.frames.device_batches import taken_apart
 
@@ -75,6 +78,7 @@ def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: 
         ImportError: pandas is not installed.
         ValueRefused: ``tz`` is no time zone.
     """
+    import_whole("mirror_sdk.frames")
     from mirror_sdk.frames import events_frame
 
     return events_frame(events, raw=raw, tz=tz, server=server)

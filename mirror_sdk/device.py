@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._cards import CARD, DIM, instant, table
+from mirror_sdk._fork import import_whole
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import UnknownResource
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
@@ -227,6 +228,7 @@ class DeviceObject(_Unread, JsonForm):
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
         """
+        import_whole("mirror_sdk.frames")
         from mirror_sdk.frames import state_frame
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
@@ -321,6 +323,7 @@ class DeviceList(Sequence[Device], JsonForm):
         >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
+        import_whole("mirror_sdk.frames")
         from mirror_sdk.frames import directory_frame
 
         return directory_frame(self)

@@ -29,6 +29,10 @@ Exceptions::
         x WriteRejected
         x DeviceUnavailable
 
+Those with a ``+`` have kinds of their own. Some are errors of Python as well: ``ValueRefused`` and ``AmbiguousName``
+are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and ``WaitTimeout`` are a ``TimeoutError``.
+Web applications that tell their users of them are in ``help(mirror_sdk)``.
+
 Warnings::
 
     UserWarning

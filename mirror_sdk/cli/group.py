@@ -39,7 +39,7 @@ _ENDED_BY_CTRL_C = {"lab", "watch"}
 
 
 class _NoAnswer(click.ClickException):
-    """The device did not answer in time."""
+    """The device, or the mirror, did not answer in time."""
 
     exit_code = 3
 
@@ -74,9 +74,9 @@ def _told(error: Exception) -> click.ClickException | None:
     """The error in one line; ``None`` for one that nobody expects."""
     # After a command, which has loaded them: the help of the group needs neither.
     from mirror_sdk.demo import DemoError
-    from mirror_sdk.errors import MirrorError, WaitTimeout
+    from mirror_sdk.errors import CallTimeout, MirrorError, WaitTimeout
 
-    if isinstance(error, WaitTimeout):
+    if isinstance(error, WaitTimeout | CallTimeout):
         return _NoAnswer(str(error))
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
         return click.ClickException(str(error))

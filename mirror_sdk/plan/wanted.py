@@ -15,7 +15,7 @@ _IDS_AT_ONCE = 50
 _LONG = ("device_id", "path", "value")
 _CURE = (
     "give a table with the columns device_id, path and value, or one with a row per device (index device_id) and a"
-    " column per path, or a list of (device_id, path, value)"
+    " column per path, or a list of (device, path, value); a device is an id or an endpoint name"
 )
 
 
@@ -32,9 +32,9 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]])
     """The single values wanted; a missing one (``NA``, ``NaN``, ``None``) is not wanted.
 
     Args:
-        wanted: A table with the columns ``device_id``, ``path``, ``value`` and perhaps ``content_type``; or one with
-            the index ``device_id`` and a column per path; or (device, path, value). Devices stand
-            there as ids or names.
+        wanted: A table with the columns ``device_id`` or, as in the files of ``mirror plan``, ``device``, ``path``,
+            ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per path; or
+            (device, path, value). Devices stand there as ids or names.
 
     Raises:
         ValueRefused: It is none of these.
@@ -43,6 +43,8 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]])
         if not wanted.columns.is_unique:
             twice = wanted.columns[wanted.columns.duplicated()][0]
             raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
+        if "device_id" not in wanted:
+            wanted = wanted.rename(columns={"device": "device_id"})
         rows = _of_long(wanted) if set(_LONG) <= set(wanted.columns) else _of_wide(wanted)
     else:
         rows = [_of_tuple(row) for row in wanted]

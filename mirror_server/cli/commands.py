@@ -27,7 +27,7 @@ from mirror_server.log import LOG
 from mirror_server.logging_format import configure
 from mirror_server.options import clock_option, database_option, seed_option, settings_options
 from mirror_server.store import keys as stored_keys
-from mirror_server.store import maintenance
+from mirror_server.store import maintenance, revisions
 from mirror_server.store.database import Database
 from mirror_server.store.database import check as check_database
 from mirror_server.store.keys import StoredKey
@@ -358,7 +358,8 @@ def restore(file: Path, database_url: str) -> None:
     """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
     # The backup itself stays as it is, of whatever version.
     copy(file, path_of(database_url))
-    Database(database_url).close()
+    with closing(Database(database_url)) as restored:
+        restored.write(revisions.leave_behind)
     click.echo(f"restored {database_url}")
 
 

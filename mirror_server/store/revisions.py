@@ -17,6 +17,9 @@ from collections.abc import Iterable
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
+_LOST_AT_MOST = 2**32
+"""More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
+
 
 def last(session: Session) -> int:
     """The number of the last change of any device."""
@@ -42,3 +45,13 @@ def note_change(session: Session, device_ids: Iterable[str], *, contact_at: Inst
         )
         session.run_many(statement, [(revision, contact_at, contact_at, device_id) for device_id in known])
     return revision
+
+
+def leave_behind(session: Session) -> None:
+    """Count on from beyond every number anyone may know, with all devices changed: of a database that went back.
+
+    What was counted after a backup was made is lost with it, but not to those who have read it. If it were counted once
+    more, they would take a change that they do not know for one they do.
+    """
+    session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_LOST_AT_MOST)
+    session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 import pandas as pd
 import pytest
 from forked import Forked
-from process_server import Application, ServerProcess, wait_until
+from process_server import Application, ServerProcess, child_environment, wait_until
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
@@ -238,6 +240,52 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
         child = Forked(lambda: register_object(31_999, "Pump", flow))
         assert child.result(10) is None
         may_go_on.set()
+
+
+FORKS_IN_AN_IMPORT = """
+import asyncio, faulthandler, os, sys, threading
+from mirror_sdk import AsyncMirrorClient, MirrorClient
+
+began, never = threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "pyarrow":
+            began.set()
+            never.wait(0.5)
+
+async def of_a_loop():
+    async with AsyncMirrorClient.from_env() as client:
+        return await client.snapshot()
+
+client = MirrorClient.from_env()
+call = {call}
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=call)
+thread.start()
+assert began.wait(20)
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(20, exit=True)
+    assert call() is not None
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("call", ["client.snapshot", "client.state_frame", "lambda: asyncio.run(of_a_loop())"])
+def test_a_fork_waits_for_the_end_of_what_is_imported_elsewhere(shared_server, bench, call):
+    """In the child it would stay half made, and locked by a thread that is not there."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS_IN_AN_IMPORT.replace("{call}", call)],
+        env=child_environment(API_HOST=shared_server.url, API_KEY=bench.key),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, bench, devices):

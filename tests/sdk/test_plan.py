@@ -150,6 +150,9 @@ def test_the_values_before_are_those_of_all_that_may_be_sent(client, bench, ligh
 def test_wanted_values_come_as_tables_too(client, lights):
     long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
     assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
+    # As ``mirror plan --undo`` writes it.
+    file = pd.DataFrame({"device": lights, "path": LEVEL, "value": [1, 2, 3, 4]})
+    assert client.plan(file).frame["device_id"].tolist() == list(lights)
     wide = client.state_frame(paths=[LEVEL]).mirror.wide()
     wide[LEVEL] = [5, 6, 7, 8]
     assert client.plan(wide).frame["wanted_num"].tolist() == [5.0, 6.0, 7.0, 8.0]

@@ -395,7 +395,7 @@ def test_a_command_takes_both_limits_in_front_of_it(monkeypatch):
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
         told = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])
-        assert (told.exit_code, "timeout=0.3" in told.stderr) == (1, True)
+        assert (told.exit_code, "timeout=0.3" in told.stderr) == (3, True)
         del asked[:]
         told = CliRunner().invoke(mirror_command, ["--max-retries", "0", "devices"])
         assert (told.exit_code, len(asked), "attempts" in told.stderr) == (1, 1, False)

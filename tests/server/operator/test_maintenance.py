@@ -290,6 +290,28 @@ def test_a_backup_of_an_older_version_is_restored_and_stays_as_it_is(tmp_path):
     assert mirror_server("check", "--database", target).output == "all is well\n"
 
 
+def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restored(tmp_path):
+    """Who asks what has changed since a number that is lost would not hear of the changes counted up to it anew."""
+    backup, target = tmp_path / "copy.db", f"sqlite:///{tmp_path}/restored.db"
+    databases.upgrade_to(f"sqlite:///{backup}", "head")
+    databases.execute(
+        f"sqlite:///{backup}",
+        "UPDATE revisions SET last_revision = 11",
+        "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
+        " created_at, updated_at, last_contact_at, registration_expires_at, revision)"
+        " VALUES ('d', 'd', 'D', 1, 0, 60, 1, 1, 1, 9, 7)",
+    )
+    assert mirror_server("restore", backup, "--database", target).exit_code == 0
+    numbers = "SELECT last_revision, revision FROM revisions, devices"
+    ((last, of_device),) = databases.query(target, numbers)
+    assert last == of_device > 1_000_000_000
+    again = f"sqlite:///{tmp_path}/again.db"
+    assert mirror_server("restore", tmp_path / "restored.db", "--database", again).exit_code == 0
+    ((later, of_device),) = databases.query(again, numbers)
+    assert last < later == of_device < 2**53
+    assert mirror_server("check", "--database", again).output == "all is well\n"
+
+
 @pytest.mark.process
 def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path):
     """A part would be in the way of the next restore, and a server would begin with an empty one."""
