@@ -30,8 +30,8 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
             ConfigError: The certificates that the environment names cannot be read.
         """
         if self._opened is None:
-            # Loads what anyio loads where it is wanted first; for an address nobody has to be asked.
-            anyio.run(anyio.getaddrinfo, "127.0.0.1", 0)
+            # Loads what anyio loads where it is wanted first.
+            anyio.run(anyio.sleep, 0)
             self._opened = httpx.AsyncHTTPTransport(verify=certificates_for(self._url) or False, proxy=self._proxy)
         return self._opened
 

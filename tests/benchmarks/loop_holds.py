@@ -2,7 +2,8 @@
 
 A fleet, some thousands of entries in the log, 400 devices that take writes. Each round is a fresh process, whose first
 table imports pandas. What is told is the shortest of the longest holds of all rounds: whatever else the machine does
-makes them longer, and nothing makes them shorter.
+makes them longer, and nothing makes them shorter. A loop that waits for a core is not held by its program, and that
+time is left out; to wait for a thread that has none is still in it.
 
 To connect is to make a client and send its first request, for which pydantic, anyio and httpx load what they need.
 
