@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirror_sdk import UnknownDevice
+from mirror_sdk import EventKind, UnknownDevice
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 
 DIMMER = "/3311/0/5851"
@@ -44,6 +44,8 @@ def test_a_panel_writes_to_the_device(plain, light, spelling):
 
 def test_a_watcher_shows_its_events_alone(plain, bench, light, spelling):
     plain.subscribe(light, DIMMER)
+    # The subscription brings it in a while.
+    assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
     with EventWatcher(plain, [spelling], live=False) as watcher:
         watcher.model.take(plain.events(after=0, timeout=0))
         assert set(watcher.frame["device_id"].dropna()) == {light}
