@@ -51,7 +51,7 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values import PythonValue, decode, encode, given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -611,8 +611,9 @@ class MirrorClient:
         self,
         device_id: DeviceLike,
         path: str,
-        value: object,
+        value: object = None,
         *,
+        text: str | None = None,
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
@@ -621,18 +622,21 @@ class MirrorClient:
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
-        Arguments and errors as for :meth:`begin_read`, and:
+        In the place of ``value``, ``text`` is what people typed, such as ``"off"`` or ``" 55 "``; it is read by
+        :func:`mirror_sdk.parse_value`. Other arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
-                ``allow_read_only`` is not set.
+            ValueRefused: The value or the text does not go with what is declared for the path, there are both or
+                neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
 
         >>> client.begin_write(light, "/3311/0/5851", 40).exception() is None
         True
         """
-        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
+        payload, content_type = encode(
+            given_value(value, text, path), path, content_type, allow_read_only=allow_read_only
+        )
         return self._begin(
             "PUT",
             device_id,
@@ -783,8 +787,9 @@ class MirrorClient:
         self,
         device_id: DeviceLike,
         path: str,
-        value: object,
+        value: object = None,
         *,
+        text: str | None = None,
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
@@ -795,12 +800,14 @@ class MirrorClient:
         Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
 
         >>> client.write_value(light, "/3311/0/5850", True)
+        >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         wait = wait_of(timeout)
         request = self.begin_write(
             device_id,
             path,
             value,
+            text=text,
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
@@ -841,7 +848,8 @@ class MirrorClient:
             wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted.
+                these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
+                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:

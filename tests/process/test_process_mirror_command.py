@@ -118,8 +118,9 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["write", "{light}", LEVEL, "bright"], "it takes a whole number"),
-        (["write", "{light}", "/3311/0/5850", "true"], "it takes 0 or 1"),
+        (["write", "{light}", LEVEL, "bright"], "takes a whole number"),
+        (["write", "{light}", LEVEL, "5,5"], "a comma is neither"),
+        (["write", "{light}", "/3311/0/5850", "maybe"], "write true or false"),
         (["get", "{light}", "--path", "3311"], "--path"),
         (["watch", "--path", "*/5700"], "--path"),
         (["read", "{light}", "3311"], "PATH"),
@@ -364,16 +365,22 @@ def test_a_file_is_no_recording(run: Run, tmp_path: Path) -> None:
 def test_values_before_are_written_as_they_are_read_again(
     run: Run, application: Application, light: str, tmp_path: Path
 ) -> None:
-    clock, before = "/3/0/13", tmp_path / "before.csv"
+    clock, package, before = "/3/0/13", "/5/0/0", tmp_path / "before.csv"
     time = {"path": clock, "value": "1767225600", "writable": True}
-    device_id = application.add_device("clock", time, {"path": LEVEL, "value": "500"})
-    for path in (clock, LEVEL):
+    # Of three bytes base64 could be hex digits as well.
+    zeros = {"path": package, "value": "AAAA", "writable": True}
+    device_id = application.add_device("clock", time, zeros, {"path": LEVEL, "value": "500"})
+    for path in (clock, package, LEVEL):
         run("read", "clock", path)
     wanted = tmp_path / "wanted.csv"
-    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{LEVEL},40\n")
+    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{package},00ff1a\nclock,{LEVEL},40\n")
     assert "left out" in run("plan", str(wanted), "--undo", str(before)).stderr
-    assert before.read_text().splitlines()[1:] == [f"{device_id},{clock},1767225600"]
-    assert "already_so" in run("plan", str(before)).stdout
+    assert before.read_text().splitlines()[1:] == [
+        f"{device_id},{clock},2026-01-01T00:00:00.000Z",
+        f"{device_id},{package},00 00 00",
+    ]
+    shown = json.loads(run("plan", str(before), "--json").stdout)
+    assert [row["check"] for row in shown] == ["already_so"] * 2
 
 
 def test_an_interrupted_plan_shows_what_was_sent(
