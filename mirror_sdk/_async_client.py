@@ -16,7 +16,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -32,6 +32,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts
 from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
@@ -44,8 +45,6 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -1350,9 +1349,9 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return await off_loop(step.reasons)
+    async def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return await off_loop(step.do)
         if isinstance(step, Pause):
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)
