@@ -38,6 +38,8 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """Of the years 1 to 9999, since 1970."""
 
+_NOT_IN_OLD_ONES = {"endpoint_name", "unit"}
+
 _SPAN = b"span"
 _SPANS = b"mirror_spans"
 
@@ -120,7 +122,7 @@ def read_part(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         spans = read_spans(table.schema.metadata[_SPANS])
-        return _checked(table.replace_schema_metadata(None)), spans
+        return _checked(_of_now(table.replace_schema_metadata(None))), spans
 
 
 def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
@@ -129,7 +131,7 @@ def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
     for batch, span in _whole_batches(journal_path(folder, number)):
         batches.append(batch)
         spans += span
-    return pa.Table.from_batches(batches, schema=STORED_SCHEMA), merge(spans)
+    return pa.concat_tables([STORED_SCHEMA.empty_table(), *batches]), merge(spans)
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
@@ -201,7 +203,7 @@ def _numbers(folder: Path, pattern: str) -> list[int]:
     return sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(pattern))
 
 
-def _whole_batches(journal: Path) -> Iterator[tuple[pa.RecordBatch, list[Span]]]:
+def _whole_batches(journal: Path) -> Iterator[tuple[pa.Table, list[Span]]]:
     with journal.open("rb") as file:
         try:
             stream = pa.ipc.open_stream(file)
@@ -209,8 +211,7 @@ def _whole_batches(journal: Path) -> Iterator[tuple[pa.RecordBatch, list[Span]]]
                 batch, metadata = stream.read_next_batch_with_custom_metadata()
                 batch.validate(full=True)
                 spans = read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
-                _checked(pa.Table.from_batches([batch]))
-                yield batch, spans
+                yield _checked(_of_now(pa.Table.from_batches([batch]))), spans
         except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
             # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
             return
@@ -236,6 +237,15 @@ def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
         f"{path} is damaged ({reason}); bring it back from a copy, or remove it: what it held is missing then, and the"
         " audit says so"
     )
+
+
+def _of_now(table: pa.Table) -> pa.Table:
+    """The table with the columns that recordings of an older version do not have."""
+    if set(STORED_SCHEMA.names) - set(table.column_names) != _NOT_IN_OLD_ONES:
+        return table
+    for field in filter(lambda field: field.name in _NOT_IN_OLD_ONES, STORED_SCHEMA):
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(STORED_SCHEMA.names) if set(table.column_names) == set(STORED_SCHEMA.names) else table
 
 
 def _checked(table: pa.Table) -> pa.Table:
