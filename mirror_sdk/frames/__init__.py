@@ -15,6 +15,7 @@ from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
+from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
 from mirror_sdk.frames.state import (
     DIRECTORY_SCHEMA,
     STATE_RAW_SCHEMA,
@@ -31,6 +32,7 @@ __all__ = [
     "EVENTS_RAW_SCHEMA",
     "EVENTS_SCHEMA",
     "REQUESTS_SCHEMA",
+    "STALE_SCHEMA",
     "STATE_RAW_SCHEMA",
     "STATE_SCHEMA",
     "DriftKind",
@@ -45,6 +47,7 @@ __all__ = [
     "read_parquet",
     "request_status",
     "requests_frame",
+    "stale_devices",
     "state_frame",
     "to_arrow",
     "value_column",

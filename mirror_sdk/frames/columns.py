@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -88,6 +89,21 @@ def based_on(
         "complete": complete,
         "server": server,
     }
+
+
+def basis_of(frame: pd.DataFrame) -> dict[str, object]:
+    """What a table made out of another is based on: the same, but for what is true of all its rows together."""
+    about = frame.attrs.get("mirror", {})
+    return {name: about[name] for name in ("taken_at", "devices", "complete", "server") if name in about}
+
+
+def plain(value: Any) -> object:
+    """A cell of pandas as Arrow takes it, whatever its resolution."""
+    if pd.isna(value):
+        return None
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta()
+    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
