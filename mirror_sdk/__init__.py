@@ -121,6 +121,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         MirrorError,
         NotFound,
+        PreconditionFailed,
         RecordingDamaged,
         RequestExpired,
         ResourceNotFound,
@@ -139,7 +140,7 @@ if TYPE_CHECKING:
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
     from mirror_sdk.progress import show_progress
     from mirror_sdk.status import ClientStatus
-    from mirror_sdk.values import Value, ValueKind
+    from mirror_sdk.values import Value, ValueKind, parse_value
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
@@ -185,6 +186,7 @@ __all__ = [
     "MirrorClient",
     "MirrorError",
     "NotFound",
+    "PreconditionFailed",
     "PresubscriptionRule",
     "RecordingDamaged",
     "ReportedValue",
@@ -207,6 +209,7 @@ __all__ = [
     "WebhookReceiver",
     "WriteRejected",
     "load_object_definitions",
+    "parse_value",
     "register_object",
     "show_progress",
 ]
@@ -241,6 +244,7 @@ _NAMES = {
         "LimitExceeded",
         "MirrorError",
         "NotFound",
+        "PreconditionFailed",
         "RecordingDamaged",
         "RequestExpired",
         "ResourceNotFound",
@@ -259,7 +263,7 @@ _NAMES = {
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.status": ["ClientStatus"],
-    "mirror_sdk.values": ["Value", "ValueKind"],
+    "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],

@@ -155,6 +155,7 @@ def device(row: DeviceRow) -> dict[str, Any]:
         "bootstrapped_timestamp": timestamp(row.created_at),
         "custom_attributes": {},
         "queue_mode": bool(row.queue_mode),
+        "last_contact_at": timestamp(row.last_contact_at),
     }
 
 

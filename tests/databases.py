@@ -39,6 +39,7 @@ SAME_ON_EVERY_DATABASE = (
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_cli.py",
     "process/test_process_command.py",
+    "process/test_process_command_borders.py",
     "process/test_process_dask.py",
     "process/test_process_demo.py",
     "process/test_process_early_end.py",

@@ -14,11 +14,12 @@ from mirror_sdk.frames.columns import category_dtype, has_no_categories
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.events import EVENTS_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
+from mirror_sdk.frames.stale import STALE_SCHEMA
 from mirror_sdk.frames.state import DIRECTORY_SCHEMA, STATE_SCHEMA
 
 _CATEGORIES = {
     field.name: category_dtype(field)
-    for schema in (STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA)
+    for schema in (STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
     for field in schema
     if pa.types.is_dictionary(field.type)
 }

@@ -78,9 +78,13 @@ DIRECTORY_SCHEMA = pa.schema(
         pa.field("queue_mode", pa.bool_()),
         pa.field("created_at", INSTANT),
         pa.field("updated_at", INSTANT),
+        pa.field("last_contact", INSTANT),
     ]
 )
 """The table of devices."""
+
+_MEMBERS = {"device_id": "id", "last_contact": "last_contact_at"}
+"""The members of a device that its columns have another name for."""
 
 _WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", "string": "string"}
 
@@ -289,14 +293,15 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
         state           category             registered or deregistered
         queue_mode      boolean              whether it sleeps between contacts
         created_at      datetime64[ms, UTC]  when the directory took it in
-        updated_at      datetime64[ms, UTC]  when its entry last changed
+        updated_at      datetime64[ms, UTC]  its last registration event
+        last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the service does not tell
         ==============  ===================  ===========================================================
 
     Source: wire.md 6.
     """
     rows = list(devices)
-    columns = {name: [getattr(device, name) for device in rows] for name in DIRECTORY_SCHEMA.names[1:]}
-    return build({"device_id": [device.id for device in rows], **columns}, DIRECTORY_SCHEMA)
+    columns = {name: [getattr(device, _MEMBERS.get(name, name)) for device in rows] for name in DIRECTORY_SCHEMA.names}
+    return build(columns, DIRECTORY_SCHEMA)
 
 
 ValueOf = Literal["reported", "desired", "value", "asked", "current", "wanted"]

@@ -17,7 +17,11 @@ MAX_LIMIT = 1000
 
 
 class Device(WireModel):
-    """A device as the directory lists it."""
+    """A device as the directory lists it; ``queue_mode`` and ``last_contact_at`` are extensions.
+
+    ``last_contact_at`` is when anything last came from the device: a registration, its update or end, a value, an
+    answer; ``None`` where the service does not tell.
+    """
 
     object: Literal["device"] = "device"
     id: str
@@ -31,6 +35,7 @@ class Device(WireModel):
     bootstrapped_timestamp: Timestamp | None = None
     custom_attributes: dict[str, Any] = {}
     queue_mode: bool = False
+    last_contact_at: Timestamp | None = None
 
     def __repr__(self) -> str:
         """In one line; ``model_dump()`` has all there is."""
@@ -51,6 +56,7 @@ class Device(WireModel):
             ("queue mode", "yes" if self.queue_mode else "no"),
             ("created at", instant(self.created_at)),
             ("last registration event", instant(self.updated_at)),
+            ("last contact", "" if self.last_contact_at is None else instant(self.last_contact_at)),
             *self.custom_attributes.items(),
         ]
         rows = ((_cell(name), _cell(value)) for name, value in about if value != "")

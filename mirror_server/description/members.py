@@ -86,6 +86,8 @@ _OF_MODELS = {
         "etag": "Changes with the device: the same as `updated_at`.",
         "bootstrapped_timestamp": "The same as `created_at`.",
         "custom_attributes": "Always empty.",
+        "last_contact_at": "When anything last came from the device: a registration, its update or end, a value, an"
+        " answer; an extension.",
     },
     "DeviceGone": {
         "original-ep": "The name the device registers with; only with `seq`; an extension.",

@@ -276,6 +276,20 @@ def test_wide_refuses_two_snapshots_in_one_table():
         wide(frame)
 
 
+def test_the_directory_tells_when_a_device_was_heard_of_last():
+    body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    heard = Device.model_validate(
+        body | {"id": "a", "endpoint_name": "a", "last_contact_at": "2026-01-05T12:00:01.250Z"}
+    )
+    silent = Device.model_validate(body | {"id": "b", "endpoint_name": "b"})
+    assert DeviceList([silent, heard]).to_frame()["last_contact"].tolist() == [
+        pd.NaT,
+        pd.Timestamp("2026-01-05T12:00:01.250Z"),
+    ]
+    assert "2026-01-05T12:00:01.250Z" in heard._repr_html_()
+    assert "last contact" not in silent._repr_html_()
+
+
 @pytest.mark.parametrize("count", [0, 3])
 def test_the_directory_is_a_table_too(count):
     body = {"state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT, "queue_mode": True}
@@ -288,3 +302,4 @@ def test_the_directory_is_a_table_too(count):
     assert frame["device_id"].tolist() == devices.ids
     assert frame["queue_mode"].tolist() == [True] * count
     assert frame["created_at"].tolist() == [TAKEN_AT] * count
+    assert frame["last_contact"].isna().all()

@@ -196,6 +196,7 @@ def test_one_device_is_what_the_list_shows_of_it(server, key, ids, refused):
         "bootstrapped_timestamp": "2026-01-05T08:02:00.000Z",
         "custom_attributes": {},
         "queue_mode": True,
+        "last_contact_at": "2026-01-05T08:02:00.000Z",
     }
     assert body in server.call(key, "GET", DEVICES).json["data"]
     assert server.call(key, "GET", f"{DEVICES}/{ids['b']}/").json["state"] == "deregistered"
