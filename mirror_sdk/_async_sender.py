@@ -15,7 +15,7 @@ import httpx
 
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._async_network import AsyncNetwork
-from mirror_sdk._deadline import Deadline, Pace, left_of
+from mirror_sdk._deadline import Deadline, Pace, Pause, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
@@ -30,6 +30,7 @@ from mirror_sdk._sender import (
     lost,
     refuse_closed,
     request_arguments,
+    require_time,
     unsendable,
 )
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
@@ -196,6 +197,15 @@ class AsyncSender:
         except MirrorError as error:
             hide_key(error, self._key.get_secret_value())
             raise
+
+    async def pause(self, pause: Pause, deadline: Deadline) -> None:
+        """Wait between two requests of a call.
+
+        Raises:
+            CallTimeout: The call has no time for that.
+        """
+        require_time(pause, deadline)
+        await self._sleep(pause.seconds)
 
     async def _receive(
         self,

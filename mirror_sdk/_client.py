@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import wait_of
+from mirror_sdk._deadline import Deadline, Pause, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
@@ -29,6 +29,7 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
+from mirror_sdk._rules import add_rules, remove_rules
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -966,7 +967,7 @@ class MirrorClient:
         >>> client.get_presubscriptions()
         []
         """
-        return self._send(_operations.get_presubscriptions(), timeout)
+        return self._send(_operations.get_presubscriptions(), timeout).rules
 
     def put_presubscriptions(
         self,
@@ -976,6 +977,8 @@ class MirrorClient:
         timeout: float | None = None,
     ) -> None:
         """Replace all presubscription rules; none at all clears them.
+
+        That takes away those of others who use this key, too; :meth:`add_presubscriptions` leaves them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -993,8 +996,76 @@ class MirrorClient:
         """
         self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
+    def add_presubscriptions(
+        self,
+        rules: Iterable[PresubscriptionRule | Mapping[str, object]],
+        *,
+        apply_now: bool = False,
+        timeout: float | None = None,
+    ) -> list[PresubscriptionRule]:
+        """Have these presubscription rules beside those there are; what others add or remove meanwhile stays.
+
+        All that use this key share its rules: other programs, notebooks, cells. The list is read and put back with its
+        ``ETag``, again and again where others changed it meanwhile. A service that tells none puts it in any case: what
+        others do in just this moment is lost there.
+
+        Rules are the same whatever the order of their paths; a member that is ``*`` is one that is absent.
+
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            apply_now: Whether devices that are registered now are checked as well, not only at their next
+                registration or registration update.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            Those that were not there before; a rule that was there already stays as it is.
+
+        Raises:
+            BadRequest: The service does not take a rule; none of them was added.
+            CallTimeout: It took too long, also because others changed the rules again and again.
+            ValueError: A rule cannot be sent, or the key would have more than 1024; the message says which.
+
+        Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
+
+        >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> client.add_presubscriptions([lights], apply_now=True)
+        [PresubscriptionRule(endpoint_name=None, endpoint_type='Light', resource_path=['/3311/*'])]
+        >>> client.add_presubscriptions([lights])
+        []
+        """
+        return self._run(add_rules(rules, apply_now=apply_now), timeout)
+
+    def remove_presubscriptions(
+        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
+    ) -> list[PresubscriptionRule]:
+        """Take these presubscription rules away; all others stay, also what others add meanwhile.
+
+        What the devices were subscribed by them goes on until they register anew; :meth:`delete_subscriptions` ends it
+        at once. For the rest see :meth:`add_presubscriptions`.
+
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            Those that were there.
+
+        Raises:
+            CallTimeout: It took too long, also because others changed the rules again and again.
+            ValueError: A rule can be none; the message names what is wrong with it.
+
+        Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
+
+        >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> client.remove_presubscriptions([lights])
+        []
+        """
+        return self._run(remove_rules(rules), timeout)
+
     def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules. Source: wire.md 3.
+        """Remove all presubscription rules, also those of others who use this key; see :meth:`remove_presubscriptions`.
+
+        Source: wire.md 3.
 
         >>> client.delete_presubscriptions()
         """
@@ -1111,17 +1182,19 @@ class MirrorClient:
     ) -> Recorder:
         """Record the log from now on, on a thread of its own, until the recorder is stopped.
 
-        The recording is a folder of Parquet files, which pandas reads as one, and
-        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
-        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
-        kind ``gap``. A state table is kept from the beginning and after each loss.
+        The recording is a folder of Parquet files, and nothing else, which pandas, Arrow, DuckDB, Polars and Dask read
+        as one table at every moment: what was recorded until ``rotate_seconds`` ago, or less. What is newer, and the
+        state tables from the beginning and after each loss, stand beside it (``_run.parquet.mirror``; copy and remove
+        both together), and :class:`mirror_sdk.recording.Recording` reads all of it. Where a recorder was stopped or
+        killed, the next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a
+        row of the kind ``gap``.
 
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
-            rotate_seconds: How old it may become.
+            rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
 
         Raises:
@@ -1244,7 +1317,7 @@ class MirrorClient:
             step = next(steps)
             while True:
                 try:
-                    answer = step.reasons() if isinstance(step, Search) else self._send(step, deadline)
+                    answer = self._take_step(step, deadline)
                 except MirrorError as error:
                     step = steps.throw(error)
                 else:
@@ -1252,6 +1325,13 @@ class MirrorClient:
         except StopIteration as end:
             found: T = end.value
             return found
+
+    def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Search):
+            return step.reasons()
+        if isinstance(step, Pause):
+            return self._sender.pause(step, deadline)
+        return self._send(step, deadline)
 
     def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
         return request.frame(*self._take_tables(request, timeout))

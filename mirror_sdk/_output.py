@@ -112,9 +112,13 @@ def _plain(value: object) -> object:
         return value.isoformat(timespec="milliseconds")
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_shown, value))
     plain = _plain(value)
     return "" if plain is None else str(plain)

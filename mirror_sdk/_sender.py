@@ -13,7 +13,7 @@ import httpx
 
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._arguments import seconds
-from mirror_sdk._deadline import Deadline, Pace, left_of
+from mirror_sdk._deadline import Deadline, Pace, Pause, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._network import Network
@@ -163,6 +163,15 @@ class Sender:
             hide_key(error, self._key.get_secret_value())
             raise
 
+    def pause(self, pause: Pause, deadline: Deadline) -> None:
+        """Wait between two requests of a call.
+
+        Raises:
+            CallTimeout: The call has no time for that.
+        """
+        require_time(pause, deadline)
+        self._sleep(pause.seconds)
+
     def _receive(
         self,
         operation: Operation[None],
@@ -279,6 +288,16 @@ def _pieces(answer: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
             raise httpx.ReadTimeout("the answer had not ended")
         deadline.arrived(len(raw))
         yield from unpacking.pieces(raw)
+
+
+def require_time(pause: Pause, deadline: Deadline) -> None:
+    """Make sure that a call has time for a pause.
+
+    Raises:
+        CallTimeout: It has none.
+    """
+    if pause.seconds >= deadline.left:
+        raise CallTimeout(deadline.overrun)
 
 
 def forget_body(answer: httpx.Response) -> None:

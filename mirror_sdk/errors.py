@@ -22,6 +22,7 @@ Exceptions::
           x UnknownDevice
         x Conflict
         x ChannelGone
+        x PreconditionFailed
         x LimitExceeded
         x ServerError
       + DeviceRequestFailed
@@ -182,6 +183,10 @@ class ChannelGone(APIError):
     """410: the notification channel was deleted while it was read."""
 
 
+class PreconditionFailed(APIError):
+    """412: what was to be changed is not what was read any more; nothing was changed. Read it again and go on."""
+
+
 class LimitExceeded(APIError):
     """429: too much at once, for example a full queue of device requests (``reason`` is ``QUEUE_IS_FULL``)."""
 
@@ -271,6 +276,7 @@ _BY_STATUS: dict[int, type[APIError]] = {
     404: NotFound,
     409: Conflict,
     410: ChannelGone,
+    412: PreconditionFailed,
     429: LimitExceeded,
 }
 

@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import closest, shown
+from mirror_sdk._deadline import Pause
 from mirror_sdk._exchange import Operation
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
@@ -39,8 +40,8 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
-Steps: TypeAlias = "Generator[Operation[Any] | Search, Any, T]"
-"""What is to be sent or searched one after another; each answer is sent in, each error thrown in."""
+Steps: TypeAlias = "Generator[Operation[Any] | Search | Pause, Any, T]"
+"""What is to be sent, searched or waited one after another; each answer is sent in, each error thrown in."""
 
 REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000

@@ -128,6 +128,37 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
+@click.option("--add", "change", flag_value="add", help="Add the rule that --device, --type and --path make.")
+@click.option("--remove", "change", flag_value="remove", help="Take this rule away instead.")
+@click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
+@click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
+@patterns_option
+@form_options
+def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
+    """List the presubscription rules of this key, which all that use it share, or change them.
+
+    A rule subscribes resources of the devices there are and of those that register later. The other rules stay.
+
+    \b
+      mirror rules --add --type Light --path '/3311/*'
+      mirror rules --remove --type Light --path '/3311/*'
+      mirror rules --json
+    """  # noqa: D301 - click wants the character, not its escape
+    given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
+    rule = {name: value for name, value in given.items() if value}
+    if (change is None) == bool(rule):
+        raise click.UsageError("a rule is --add or --remove with some of --device, --type and --path; '*' takes all")
+    with connect() as client:
+        if change == "add":
+            client.add_presubscriptions([rule], apply_now=True)
+        elif change == "remove" and not client.remove_presubscriptions([rule]):
+            raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
+        found = client.get_presubscriptions()
+    columns = ["endpoint_name", "endpoint_type", "resource_path"]
+    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form)
+
+
+@main.command()
 @form_options
 def requests(form: Form) -> None:
     """List the requests of this key that have no answer yet.

@@ -74,6 +74,27 @@ def test_a_device_is_written_read_and_shown(run: Run, application: Application, 
     assert TEMPERATURE in shown
 
 
+def test_rules_are_listed_added_and_removed_beside_others(run: Run, application: Application, light: str) -> None:
+    rules = "/v2/subscriptions"
+    application.http.put(rules, json=[{"endpoint-name": "others"}])
+    assert json.loads(run("rules", "--json").stdout) == [
+        {"endpoint_name": "others", "endpoint_type": None, "resource_path": None}
+    ]
+    mine = ("--device", light, "--path", "/3311/*", "--path", TEMPERATURE)
+    for _ in range(2):
+        assert f"{light}                 /3311/* {TEMPERATURE}" in run("rules", "--add", *mine).stdout
+    both = [{"endpoint-name": "others"}, {"endpoint-name": light, "resource-path": ["/3311/*", TEMPERATURE]}]
+    assert application.http.get(rules).json() == both
+    assert application.http.get(f"{rules}/{light}").text.split() == [TEMPERATURE, LEVEL]
+    assert list(csv.reader(run("rules", "--csv").stdout.splitlines()))[2] == [light, "", f"/3311/* {TEMPERATURE}"]
+    run("rules", "--remove", *mine)
+    assert application.http.get(rules).json() == both[:1]
+    assert "no such rule" in run("rules", "--remove", *mine, status=1).stderr
+    for misused in (["--add"], ["--remove"], ["--path", "/3311/*"]):
+        assert "'*' takes all" in run("rules", *misused, status=2).stderr
+    application.http.delete(rules)
+
+
 def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
     result = run("write", light, TEMPERATURE, "1", "--allow-read-only", status=1)
     assert "METHOD_NOT_ALLOWED" in result.stderr

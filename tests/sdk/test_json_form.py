@@ -177,7 +177,16 @@ def test_what_reports_say_becomes_json(text, tree, number):
     check(Unreadable(text, tree))
     hole = Hole(first_seq=None, last_seq=2, reason=text)
     audit = Audit(
-        complete=False, from_at=AT, until_at=None, after_seq=0, last_seq=1, events=0, duplicates=0, holes=(hole,)
+        complete=False,
+        from_at=AT,
+        until_at=None,
+        after_seq=0,
+        last_seq=1,
+        events=0,
+        duplicates=0,
+        holes=(hole,),
+        sealed_events=0,
+        sealed_until_at=None,
     )
     assert check(audit)["holes"] == [check(hole)]
 
