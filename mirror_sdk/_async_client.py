@@ -617,6 +617,7 @@ class AsyncMirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -918,6 +919,7 @@ class AsyncMirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
