@@ -120,7 +120,9 @@ if TYPE_CHECKING:
         GapWarning,
         LimitExceeded,
         MirrorError,
+        NoSuchResource,
         NotFound,
+        PreconditionFailed,
         RecordingDamaged,
         RequestExpired,
         ResourceNotFound,
@@ -137,9 +139,13 @@ if TYPE_CHECKING:
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.naming import DeviceLike
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
+
+    # These are in no __all__: with what they need, pandas, not every program has been installed.
+    from mirror_sdk.plan import AsyncPlan as AsyncPlan
+    from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
     from mirror_sdk.status import ClientStatus
-    from mirror_sdk.values import Value, ValueKind
+    from mirror_sdk.values import Value, ValueKind, parse_value
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
@@ -184,7 +190,9 @@ __all__ = [
     "LimitExceeded",
     "MirrorClient",
     "MirrorError",
+    "NoSuchResource",
     "NotFound",
+    "PreconditionFailed",
     "PresubscriptionRule",
     "RecordingDamaged",
     "ReportedValue",
@@ -207,6 +215,7 @@ __all__ = [
     "WebhookReceiver",
     "WriteRejected",
     "load_object_definitions",
+    "parse_value",
     "register_object",
     "show_progress",
 ]
@@ -240,7 +249,9 @@ _NAMES = {
         "GapWarning",
         "LimitExceeded",
         "MirrorError",
+        "NoSuchResource",
         "NotFound",
+        "PreconditionFailed",
         "RecordingDamaged",
         "RequestExpired",
         "ResourceNotFound",
@@ -257,9 +268,10 @@ _NAMES = {
     "mirror_sdk.explanation": ["Explanation"],
     "mirror_sdk.naming": ["DeviceLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
+    "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.status": ["ClientStatus"],
-    "mirror_sdk.values": ["Value", "ValueKind"],
+    "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],
@@ -292,4 +304,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

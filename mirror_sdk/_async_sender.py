@@ -30,8 +30,10 @@ from mirror_sdk._sender import (
     lost,
     refuse_closed,
     request_arguments,
+    require_time,
     unsendable,
 )
+from mirror_sdk._steps import Pause
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody
@@ -196,6 +198,15 @@ class AsyncSender:
         except MirrorError as error:
             hide_key(error, self._key.get_secret_value())
             raise
+
+    async def pause(self, pause: Pause, deadline: Deadline) -> None:
+        """Wait between two requests of a call.
+
+        Raises:
+            CallTimeout: The call has no time for that.
+        """
+        require_time(pause, deadline)
+        await self._sleep(pause.seconds)
 
     async def _receive(
         self,

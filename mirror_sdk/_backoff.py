@@ -18,10 +18,12 @@ class Backoff:
 
     Args:
         chance: Gives a number from 0 to 1 for each delay.
+        first_seconds: The longest first delay.
     """
 
-    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, chance: Callable[[], float] = random.random, first_seconds: float = FIRST_SECONDS) -> None:
         self._chance = chance
+        self._first_seconds = first_seconds
         self._failures = 0
 
     def succeeded(self) -> None:
@@ -30,6 +32,6 @@ class Backoff:
 
     def failed(self, retry_after_seconds: float | None = None) -> float:
         """Seconds to wait now; never less than the service asked for."""
-        longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._failures, _DOUBLINGS))
+        longest = min(LONGEST_SECONDS, self._first_seconds * 2.0 ** min(self._failures, _DOUBLINGS))
         self._failures += 1
         return max(longest * (1 + self._chance()) / 2, retry_after_seconds or 0.0)

@@ -6,17 +6,17 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
+from mirror_sdk._caller import calling_line
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
@@ -30,10 +30,12 @@ from mirror_sdk._reports import (
     status_of,
     utc_now,
 )
+from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest, wait_for_answer
 from mirror_sdk.errors import (
     AccessDenied,
     APIError,
@@ -42,15 +44,12 @@ from mirror_sdk.errors import (
     ConfigError,
     MirrorError,
     NotFound,
-    WaitTimeout,
 )
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -60,7 +59,7 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values import PythonValue, decode, encode, given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -604,6 +603,7 @@ class MirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -621,8 +621,9 @@ class MirrorClient:
         self,
         device_id: DeviceLike,
         path: str,
-        value: object,
+        value: object = None,
         *,
+        text: str | None = None,
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         async_id: str | None = None,
@@ -631,18 +632,21 @@ class MirrorClient:
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
 
-        Arguments and errors as for :meth:`begin_read`, and:
+        In the place of ``value``, ``text`` is what people typed, such as ``"off"`` or ``" 55 "``; it is read by
+        :func:`mirror_sdk.parse_value`. Other arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path, or it is declared read-only and
-                ``allow_read_only`` is not set.
+            ValueRefused: The value or the text does not go with what is declared for the path, there are both or
+                neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
 
         >>> client.begin_write(light, "/3311/0/5851", 40).exception() is None
         True
         """
-        payload, content_type = encode(value, path, content_type, allow_read_only=allow_read_only)
+        payload, content_type = encode(
+            given_value(value, text, path), path, content_type, allow_read_only=allow_read_only
+        )
         return self._begin(
             "PUT",
             device_id,
@@ -793,8 +797,9 @@ class MirrorClient:
         self,
         device_id: DeviceLike,
         path: str,
-        value: object,
+        value: object = None,
         *,
+        text: str | None = None,
         content_type: str | None = None,
         expiry_seconds: int | None = None,
         timeout: float | None = None,
@@ -805,12 +810,14 @@ class MirrorClient:
         Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
 
         >>> client.write_value(light, "/3311/0/5850", True)
+        >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         wait = wait_of(timeout)
         request = self.begin_write(
             device_id,
             path,
             value,
+            text=text,
             content_type=content_type,
             expiry_seconds=expiry_seconds,
             allow_read_only=allow_read_only,
@@ -855,7 +862,8 @@ class MirrorClient:
             wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted.
+                these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
+                what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
             read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
                 of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
                 device is asked for anything.
@@ -917,6 +925,7 @@ class MirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
@@ -978,7 +987,7 @@ class MirrorClient:
         >>> client.get_presubscriptions()
         []
         """
-        return self._send(_operations.get_presubscriptions(), timeout)
+        return self._send(_operations.get_presubscriptions(), timeout).rules
 
     def put_presubscriptions(
         self,
@@ -988,6 +997,8 @@ class MirrorClient:
         timeout: float | None = None,
     ) -> None:
         """Replace all presubscription rules; none at all clears them.
+
+        That takes away those of others who use this key, too; :meth:`add_presubscriptions` leaves them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -1005,8 +1016,76 @@ class MirrorClient:
         """
         self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
+    def add_presubscriptions(
+        self,
+        rules: Iterable[PresubscriptionRule | Mapping[str, object]],
+        *,
+        apply_now: bool = False,
+        timeout: float | None = None,
+    ) -> list[PresubscriptionRule]:
+        """Have these presubscription rules beside those there are; what others add or remove meanwhile stays.
+
+        All that use this key share its rules: other programs, notebooks, cells. The list is read and put back with its
+        ``ETag``, again and again where others changed it meanwhile. A service that tells none puts it in any case: what
+        others do in just this moment is lost there.
+
+        Rules are the same whatever the order of their paths; a member that is ``*`` is one that is absent.
+
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            apply_now: Whether devices that are registered now are checked as well, not only at their next
+                registration or registration update.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            Those that were not there before; a rule that was there already stays as it is.
+
+        Raises:
+            BadRequest: The service does not take a rule; none of them was added.
+            CallTimeout: It took too long, also because others changed the rules again and again.
+            ValueError: A rule cannot be sent, or the key would have more than 1024; the message says which.
+
+        Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
+
+        >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> client.add_presubscriptions([lights], apply_now=True)
+        [PresubscriptionRule(endpoint_name=None, endpoint_type='Light', resource_path=['/3311/*'])]
+        >>> client.add_presubscriptions([lights])
+        []
+        """
+        return self._run(add_rules(rules, apply_now=apply_now), timeout)
+
+    def remove_presubscriptions(
+        self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
+    ) -> list[PresubscriptionRule]:
+        """Take these presubscription rules away; all others stay, also what others add meanwhile.
+
+        What the devices were subscribed by them goes on until they register anew; :meth:`delete_subscriptions` ends it
+        at once. For the rest see :meth:`add_presubscriptions`.
+
+        Args:
+            rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            Those that were there.
+
+        Raises:
+            CallTimeout: It took too long, also because others changed the rules again and again.
+            ValueError: A rule can be none; the message names what is wrong with it.
+
+        Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
+
+        >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> client.remove_presubscriptions([lights])
+        []
+        """
+        return self._run(remove_rules(rules), timeout)
+
     def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules. Source: wire.md 3.
+        """Remove all presubscription rules, also those of others who use this key; see :meth:`remove_presubscriptions`.
+
+        Source: wire.md 3.
 
         >>> client.delete_presubscriptions()
         """
@@ -1123,17 +1202,19 @@ class MirrorClient:
     ) -> Recorder:
         """Record the log from now on, on a thread of its own, until the recorder is stopped.
 
-        The recording is a folder of Parquet files, which pandas reads as one, and
-        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
-        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
-        kind ``gap``. A state table is kept from the beginning and after each loss.
+        The recording is a folder of Parquet files, and nothing else, which pandas, Arrow, DuckDB, Polars and Dask read
+        as one table at every moment: what was recorded until ``rotate_seconds`` ago, or less. What is newer, and the
+        state tables from the beginning and after each loss, stand beside it (``_run.parquet.mirror``; copy and remove
+        both together), and :class:`mirror_sdk.recording.Recording` reads all of it. Where a recorder was stopped or
+        killed, the next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a
+        row of the kind ``gap``.
 
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
-            rotate_seconds: How old it may become.
+            rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
 
         Raises:
@@ -1165,6 +1246,7 @@ class MirrorClient:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            called_from=calling_line(),
         )
         recorder = Recorder(
             tape,
@@ -1256,7 +1338,7 @@ class MirrorClient:
             step = next(steps)
             while True:
                 try:
-                    answer = step.reasons() if isinstance(step, Search) else self._send(step, deadline)
+                    answer = self._take_step(step, deadline)
                 except MirrorError as error:
                     step = steps.throw(error)
                 else:
@@ -1264,6 +1346,13 @@ class MirrorClient:
         except StopIteration as end:
             found: T = end.value
             return found
+
+    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return step.do()
+        if isinstance(step, Pause):
+            return self._sender.pause(step, deadline)
+        return self._send(step, deadline)
 
     def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
         return request.frame(*self._take_tables(request, timeout))
@@ -1376,8 +1465,7 @@ class MirrorClient:
                     except MirrorError as error:
                         reads.not_taken(place, error)
                 if (first := reads.first) is not None:
-                    with suppress(WaitTimeout):
-                        first.exception(LOOK_SECONDS)
+                    wait_for_answer(first, LOOK_SECONDS)
                 bar.update(reads.sweep())
         return reads.failures
 

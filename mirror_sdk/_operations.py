@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mirror_sdk._arguments import text
+from mirror_sdk._arguments import shown, text
 from mirror_sdk._exchange import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import UnexpectedAnswer
@@ -39,6 +39,8 @@ from mirror_sdk.wire.subscriptions import (
 )
 
 M = TypeVar("M")
+RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
+"""A presubscription rule, or a mapping of its members."""
 
 _NOT_FOUND = frozenset({404})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -56,11 +58,29 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of the notification log gave: the reader's new position, a message, a loss."""
+    """What one poll of the notification log gave.
+
+    Attributes:
+        cursor: The reader's new position.
+        message: What was read.
+        gap: What was lost before it.
+        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
+            ``cursor``; ``None`` where it does not tell. What it takes in within the same millisecond may stand behind.
+            A message that is full tells the instant of its last entry.
+    """
 
     cursor: int
     message: Mapping[str, Any]
     gap: Gap | None
+    served_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """The presubscription rules of an application, and the tag they can be changed by; ``None`` where none is told."""
+
+    rules: list[PresubscriptionRule]
+    tag: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,27 +306,41 @@ def place_device_request(
 # Subscriptions
 
 
-def get_presubscriptions() -> Operation[list[PresubscriptionRule]]:
+def get_presubscriptions() -> Operation[RuleList]:
     """The rules as they were put. Source: wire.md 3."""
     return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
 
 
-def put_presubscriptions(
-    rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, apply_now: bool
-) -> Operation[None]:
-    """E3: replace all rules. Source: specification E3; wire.md 3.
+def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str | None = None) -> Operation[None]:
+    """E3: replace all rules; with the tag of those that were read only while they are the same.
+
+    Source: specification E3; wire.md 3, where the tag is an extension.
 
     Raises:
+        TypeError: A single rule was given where a list of them belongs.
         ValueError: A rule cannot be sent; the message names what is wrong with it.
     """
-    checked = _checked(PRESUBSCRIPTION_RULES.validate_python, list(rules))
     return Operation(
         "PUT",
         routes.PRESUBSCRIPTIONS,
         nothing,
         params={"apply": "now"} if apply_now else {},
-        json=[rule.to_wire() for rule in checked],
+        headers={} if tag is None else {"If-Match": tag},
+        json=[rule.to_wire() for rule in checked_rules(rules)],
     )
+
+
+def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
+    """Rules of what a user gives for them.
+
+    Raises:
+        TypeError: A single rule was given where a list of them belongs.
+        ValueError: A rule cannot be sent; the message names what is wrong with it.
+    """
+    # All of them can be iterated over too.
+    if isinstance(rules, PresubscriptionRule | Mapping | str):
+        raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
+    return _checked(PRESUBSCRIPTION_RULES.validate_python, list(rules))
 
 
 def delete_presubscriptions() -> Operation[None]:
@@ -471,8 +505,11 @@ def _read_health(answer: Answer) -> bool:
     return is_mirror and health.status == OK
 
 
-def _read_rules(answer: Answer) -> list[PresubscriptionRule]:
-    return read_json(PRESUBSCRIPTION_RULES.validate_json)(answer)
+def _read_rules(answer: Answer) -> RuleList:
+    tag = answer.headers.get("ETag", "")
+    # What no header can carry is none.
+    is_tag = tag.isascii() and tag.isprintable() and tag.strip() != ""
+    return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(answer), tag if is_tag else None)
 
 
 def _read_subscription(answer: Answer) -> SubscriptionState:
@@ -567,7 +604,7 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
 def _read_instant(header: str | None) -> datetime | None:
     try:
         return _INSTANT.validate_python(header).astimezone(UTC)
-    except (ValidationError, OverflowError):  # a service that does not tell; the request is placed in any case
+    except (ValidationError, OverflowError):  # a service that does not tell; what was asked for is done in any case
         return None
 
 
@@ -578,7 +615,12 @@ def _read_poll(after: int | None, answer: Answer) -> Poll:
     if after is not None and int(cursor) < after:
         raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
-    return Poll(int(cursor), message, _read_gap(answer.headers.get(routes.GAP_HEADER)))
+    return Poll(
+        int(cursor),
+        message,
+        _read_gap(answer.headers.get(routes.GAP_HEADER)),
+        served_at=_read_instant(answer.headers.get(routes.TIME_HEADER)),
+    )
 
 
 def _read_object(content: bytes) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._network import Network
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
+from mirror_sdk._steps import Pause
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import (
     DEFAULT_BASE_URL,
@@ -163,6 +164,15 @@ class Sender:
             hide_key(error, self._key.get_secret_value())
             raise
 
+    def pause(self, pause: Pause, deadline: Deadline) -> None:
+        """Wait between two requests of a call.
+
+        Raises:
+            CallTimeout: The call has no time for that.
+        """
+        require_time(pause, deadline)
+        self._sleep(pause.seconds)
+
     def _receive(
         self,
         operation: Operation[None],
@@ -279,6 +289,16 @@ def _pieces(answer: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
             raise httpx.ReadTimeout("the answer had not ended")
         deadline.arrived(len(raw))
         yield from unpacking.pieces(raw)
+
+
+def require_time(pause: Pause, deadline: Deadline) -> None:
+    """Make sure that a call has time for a pause.
+
+    Raises:
+        CallTimeout: It has none.
+    """
+    if pause.seconds >= deadline.left:
+        raise CallTimeout(deadline.overrun)
 
 
 def forget_body(answer: httpx.Response) -> None:

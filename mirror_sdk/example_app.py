@@ -164,23 +164,18 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
 @contextmanager
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
     """Have these rules beside the other ones of the key, and remove them at the end with what they subscribed."""
-    client.put_presubscriptions([*_others(client, rules), *rules], apply_now=True)
+    # One that a run left behind that was killed is one of these.
+    client.add_presubscriptions(rules, apply_now=True)
     try:
         yield
     finally:
-        others = _others(client, rules)
-        client.put_presubscriptions(others)
+        client.remove_presubscriptions(rules)
+        others = client.get_presubscriptions()
         for device in client.list_devices(state="registered"):
             of_device, of_others = (_about(device, some) for some in (rules, others))
             for path in client.list_subscriptions(device.id) if of_device else ():
                 if _match(of_device, path) and not _match(of_others, path):
                     client.unsubscribe(device.id, path)
-
-
-def _others(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> list[PresubscriptionRule]:
-    """The rules of the key that are none of these; one left behind by a run that was killed is one of these."""
-    own = [rule.to_wire() for rule in rules]
-    return [rule for rule in client.get_presubscriptions() if rule.to_wire() not in own]
 
 
 def _about(device: Device, rules: Sequence[PresubscriptionRule]) -> list[PresubscriptionRule]:

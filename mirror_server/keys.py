@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
 
 from limits import RateLimitItemPerMinute
@@ -56,13 +56,38 @@ def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) 
     return key
 
 
+class Standing(Enum):
+    """What a database says of a key."""
+
+    UNKNOWN = auto()
+    IN_USE = auto()
+    RENEWED = auto()
+    REVOKED = auto()
+
+
+def standing(database: Database, key: str) -> Standing:
+    """How a key stands; one that is good for an overlap only has been renewed.
+
+    Raises:
+        ValueError: It has not the form of a key.
+    """
+    key_id, secret = parts_of(key)
+    with database.read() as session:
+        stored = keys.find(session, key_id)
+    if stored is None:
+        return Standing.UNKNOWN
+    if stored.revoked_at is not None:
+        return Standing.REVOKED
+    return Standing.IN_USE if hmac.compare_digest(stored.secret_hash, _hash(secret)) else Standing.RENEWED
+
+
 def reissue(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """A new key for the application of this name, whose old one is useless from then on; gives the key.
 
-    Its log, its subscriptions and its rules go on. An application that is not there yet is made.
+    Its log, its subscriptions and its rules go on. An application that is not there yet, or was revoked, is made.
     """
     with database.read() as session:
-        known = [key.key_id for key in keys.list_all(session) if key.name == name]
+        known = [key.key_id for key in keys.list_all(session) if key.name == name and key.revoked_at is None]
     key = _fresh(known[0] if known else secrets.token_hex(8))
     adopt(database, key, name, scopes, at)
     return key

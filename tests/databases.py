@@ -39,6 +39,7 @@ SAME_ON_EVERY_DATABASE = (
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_cli.py",
     "process/test_process_command.py",
+    "process/test_process_command_borders.py",
     "process/test_process_dask.py",
     "process/test_process_demo.py",
     "process/test_process_early_end.py",
@@ -49,6 +50,7 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_mirror_command.py",
     "process/test_process_record.py",
     "process/test_process_secrets.py",
+    "process/test_process_tasks.py",
     "process/test_process_vendor_sdk.py",
     "process/test_process_wsgi_server.py",
     # They start what they compare, PostgreSQL as well, themselves.

@@ -18,8 +18,8 @@ from mirror_sdk.cli.arguments import (
 )
 from mirror_sdk.cli.group import main
 from mirror_sdk.device import DeviceObject, Resource
-from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import PythonValue, parse_value
 from mirror_sdk.wire.paths import matches
 
 
@@ -99,7 +99,7 @@ def write(
     A VALUE that begins with a dash and is no number goes behind two dashes.
 
     \b
-      mirror write light-01 /3311/0/5850 1
+      mirror write light-01 /3311/0/5850 on
       mirror write freezer-01 /3308/0/5900 -18.5
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
@@ -128,6 +128,37 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
+@click.option("--add", "change", flag_value="add", help="Add the rule that --device, --type and --path make.")
+@click.option("--remove", "change", flag_value="remove", help="Take this rule away instead.")
+@click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
+@click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
+@patterns_option
+@form_options
+def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
+    """List the presubscription rules of this key, which all that use it share, or change them.
+
+    A rule subscribes resources of the devices there are and of those that register later. The other rules stay.
+
+    \b
+      mirror rules --add --type Light --path '/3311/*'
+      mirror rules --remove --type Light --path '/3311/*'
+      mirror rules --json
+    """  # noqa: D301 - click wants the character, not its escape
+    given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
+    rule = {name: value for name, value in given.items() if value}
+    if (change is None) == bool(rule):
+        raise click.UsageError("a rule is --add or --remove with some of --device, --type and --path; '*' takes all")
+    with connect() as client:
+        if change == "add":
+            client.add_presubscriptions([rule], apply_now=True)
+        elif change == "remove" and not client.remove_presubscriptions([rule]):
+            raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
+        found = client.get_presubscriptions()
+    columns = ["endpoint_name", "endpoint_type", "resource_path"]
+    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form)
+
+
+@main.command()
 @form_options
 def requests(form: Form) -> None:
     """List the requests of this key that have no answer yet.
@@ -141,28 +172,11 @@ def requests(form: Form) -> None:
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
 
 
-_TAKES = {
-    ResourceType.STRING: "a text",
-    ResourceType.INTEGER: "a whole number",
-    ResourceType.UNSIGNED: "a whole number, 0 or more",
-    ResourceType.FLOAT: "a number",
-    ResourceType.BOOLEAN: "0 or 1",
-    ResourceType.TIME: "a time, in seconds since 1970",
-    ResourceType.OPAQUE: "bytes, in base64",
-    ResourceType.OBJLINK: "an object link, such as 3303:0",
-    ResourceType.CORELINK: "links, such as </3303/0>",
-    ResourceType.NONE: "none",
-}
-
-
 def _typed(text: str, path: str) -> PythonValue:
-    """The value a text stands for, by what is declared for the path."""
-    value = decode(text.encode(), TEXT_PLAIN, path)
-    if value.kind is ValueKind.OPAQUE or value.python is None:
-        definition = lookup(path)
-        takes = "" if definition is None else f" ({definition.label}); it takes {_TAKES[definition.type]}"
-        raise click.BadParameter(f"{text!r} is no value for {path}{takes}", param_hint="VALUE")
-    return value.python
+    try:
+        return parse_value(text, path)
+    except ValueRefused as error:
+        raise click.BadParameter(str(error), param_hint="VALUE") from None
 
 
 def _status_word(resource: Resource) -> str | None:

@@ -7,16 +7,21 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
+from mirror_sdk._output import Form, form_options, show
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._visible import with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import TEXT_PLAIN, PythonValue, ValueKind, decode, encode
+from mirror_sdk.object_table import lookup
+from mirror_sdk.values import PythonValue, encode, written
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _DRIFTS = 1
 _NOT_ALL = 1
@@ -177,7 +182,7 @@ def _tell_written(rows: int, device_count: int, file: Path) -> None:
     click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
 
 
-def _wanted_values(file: Path) -> list[tuple[str, str, object]]:
+def _wanted_values(file: Path) -> pd.DataFrame:
     """The writes a file asks for; one that is no CSV in UTF-8 is wrong usage."""
     try:
         return _read_wanted(file)
@@ -185,36 +190,38 @@ def _wanted_values(file: Path) -> list[tuple[str, str, object]]:
         raise click.BadParameter(f"{file.name} is no CSV in UTF-8: {error}", param_hint="FILE") from error
 
 
-def _read_wanted(file: Path) -> list[tuple[str, str, object]]:
-    """The writes a file asks for, each value as its path declares it."""
+def _read_wanted(file: Path) -> pd.DataFrame:
+    """The writes a file asks for, each value as the text it is: the plan reads it, or refuses it."""
+    import pandas as pd
+
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.DictReader(lines)
         lacking = {"device", "path", "value"} - set(rows.fieldnames or [])
         if lacking:
             raise click.BadParameter(f"{file.name} lacks the column {', '.join(sorted(lacking))}", param_hint="FILE")
-        wanted: list[tuple[str, str, object]] = []
+        wanted: list[tuple[str, str, str]] = []
         for row in rows:
             device, path, value = (row[name] for name in ("device", "path", "value"))
             if device is None or path is None or value is None:
                 raise click.BadParameter(f"line {rows.line_num} of {file.name} is too short", param_hint="FILE")
-            wanted.append((with_formula(device), path, _typed_or_text(with_formula(value), path)))
-        return wanted
+            wanted.append((with_formula(device), path, with_formula(value)))
+        return pd.DataFrame(wanted, columns=["device_id", "path", "text"], dtype=object)
 
 
-def _typed_or_text(text: str, path: str) -> PythonValue:
-    """The value a text stands for; one that is none is left for the plan to refuse."""
-    value = decode(text.encode(), TEXT_PLAIN, path)
-    return text if value.kind is ValueKind.OPAQUE or value.python is None else value.python
-
-
-def _write_values(values: Iterable[tuple[str, str, object]], file: Path) -> None:
+def _write_values(values: Iterable[tuple[str, str, PythonValue]], file: Path) -> None:
     rows = []
     for device, path, value in values:
         try:
-            rows.append(tuple(map(without_formula, (device, path, encode(value, path)[0].decode()))))
+            rows.append(tuple(map(without_formula, (device, path, _to_be_read(value, path)))))
         except (ValueRefused, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
     with file.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["device", "path", "value"])
         writer.writerows(rows)
+
+
+def _to_be_read(value: PythonValue, path: str) -> str:
+    """The text that a plan reads as this value; what nothing is declared for is sent as the text it is."""
+    payload, _ = encode(value, path)
+    return written(value) if lookup(path) else payload.decode()

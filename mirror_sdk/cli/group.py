@@ -15,6 +15,7 @@ _MODULES = {
         "get": "Show the last reported and the last desired values of a DEVICE, without asking it.",
         "read": "Ask a DEVICE for the value at PATH now.",
         "requests": "List the requests of this key that have no answer yet.",
+        "rules": "List the presubscription rules of this key, which all that use it share, or change them.",
         "subscribe": "Have changes of the value at PATH of a DEVICE reported from now on.",
         "write": "Have a DEVICE take a VALUE at PATH; done when it has.",
     },

@@ -34,7 +34,8 @@ from mirror_sdk.lab import run_lab
 @click.option(
     "--database",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the devices and all that is known of them in this file, for the next time. Without it they are lost.",
+    help="Keep the devices and all that is known of them in this file for the next time, and the access key in FILE.key"
+    " beside it. Without it they are lost.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")

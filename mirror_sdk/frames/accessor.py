@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pandas as pd
 
+from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import in_zone, present
+from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
+from mirror_sdk.frames.excel import for_excel
+from mirror_sdk.frames.joining import How, join, rebased
+from mirror_sdk.frames.legend import label_of, line_names
+from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
+from mirror_sdk.wire.directory import Device
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 T_co = TypeVar("T_co", covariant=True)
+_LONGEST_NAME = 40
+"""Of a device, in the legend of a plot."""
 
 
 class _Refreshes(Protocol[T_co]):
@@ -68,7 +76,7 @@ class MirrorAccessor:
         self._need("path")
         path = self._frame["path"].astype(object)
         if "label" not in self._frame:
-            return path.rename("label")
+            return path.map(label_of, na_action="ignore").rename("label")
         label = self._frame["label"].astype(object)
         return label.mask(label.isna(), path).rename("label")
 
@@ -104,6 +112,83 @@ class MirrorAccessor:
         )
         return table.rename_axis(columns=None)
 
+    def join(
+        self,
+        other: pd.DataFrame,
+        on: str | Sequence[str] | None = None,
+        *,
+        how: How = "left",
+        suffix: str = "_other",
+    ) -> pd.DataFrame:
+        """This table with the columns of another one, which keeps what it is based on; ``merge`` of pandas drops that.
+
+        Of two tables of a mirror the result is as old as the older one, and complete only if both are; its ``server``
+        names both. With any other table, what this one is based on stays. Categories stay categories, and an index
+        with a name, such as that of :meth:`wide`, is a column like others.
+
+        Args:
+            other: The other table; each of its rows that matches is a row of the result.
+            on: The columns that both have and that must be equal; ``device_id`` and ``path``, as far as both have
+                them, by default. A missing one equals nothing in a ``left`` and an ``inner`` join by a category.
+            how: Which rows stay where nothing matches: ``left`` those of this table, ``right``, ``inner``, ``outer``.
+            suffix: What the name of a column of the other table has behind it where this one has it too.
+
+        Returns:
+            A new table. It cannot be refreshed: refresh the one of :meth:`mirror_sdk.MirrorClient.snapshot`, and join
+            again.
+
+        Raises:
+            ValueError: A column has values of another type in the other table, or the suffix makes no new name.
+            ValueRefused: A table lacks a column of ``on``, there is none to join by, or ``how`` is no way to join.
+
+        >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
+        >>> state = client.state_frame([light])
+        >>> table = state.mirror.join(rooms, on="endpoint_name")
+        >>> table["room"].unique().tolist(), table.attrs == state.attrs
+        (['Hall'], True)
+        """
+        return join(self._frame, other, on, how=how, suffix=suffix)
+
+    def based_on(self, *originals: pd.DataFrame) -> pd.DataFrame:
+        """The same table, with what the tables it was made of are based on, where pandas dropped that.
+
+        pandas keeps ``attrs`` when it selects, sorts, groups or changes columns and in Parquet, Feather and pickle
+        files; it drops them when it merges, joins, pivots or concatenates tables of different bases and in all other
+        files.
+
+        Args:
+            *originals: The tables it was made of. Of several it is as old as the oldest, and complete only if all are.
+
+        Raises:
+            ValueRefused: None of them says what it is based on.
+
+        >>> state = client.state_frame()
+        >>> read = state.merge(pd.DataFrame({"device_id": [light], "room": ["Hall"]}), on="device_id")
+        >>> "mirror" in read.attrs, read.mirror.based_on(state).attrs == state.attrs
+        (False, True)
+        """
+        return rebased(self._frame, originals)
+
+    def for_excel(self) -> pd.DataFrame:
+        r"""The same table as ``to_excel`` takes it, which needs openpyxl or another package that pandas names.
+
+        A sheet knows no time zones: a column of times is without one, and has it in its name, such as ``reported_at
+        (UTC)``. Spans are seconds, ``latency (s)``. Bytes are hex digits, lists are JSON, integers of 16 digits and
+        more are texts, and so are times before March 1900. A text that might be executed has an apostrophe in front,
+        as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as ``\x1b``. An index
+        with a name, such as that of :meth:`wide`, is a column, and names of several parts are one.
+
+        Raises:
+            ValueRefused: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
+                characters, which Excel does not take.
+
+        >>> sheet = client.state_frame().mirror.for_excel()
+        >>> sheet.to_excel(folder / "state.xlsx", index=False)
+        >>> [name for name in sheet if "_at" in name]
+        ['reported_at (UTC)', 'requested_at (UTC)', 'desired_at (UTC)']
+        """
+        return for_excel(self._frame)
+
     def refresh(self, client: _Refreshes[T_co]) -> T_co:
         """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
 
@@ -137,27 +222,52 @@ class MirrorAccessor:
         """
         return drift_frame(self._frame, tolerance=tolerance, relative=relative, now=now, unconfirmed=unconfirmed)
 
-    def stale(self, age: str | pd.Timedelta, *, now: datetime | None = None) -> pd.DataFrame:
-        """The rows whose value is older than ``age`` (``"1h"``, ``"30min"``), or was never reported.
+    def stale(
+        self,
+        age: str | pd.Timedelta,
+        *,
+        by: Literal["resource", "device"] = "resource",
+        never_read: bool = False,
+        now: datetime | None = None,
+        devices: Iterable[Device] | pd.DataFrame | None = None,
+    ) -> pd.DataFrame:
+        """The rows of a state table whose value is older than ``age`` (``"1h"``, ``"30min"``), or their devices.
 
         Args:
             age: How old a value may be.
+            by: ``"device"`` gives one row for each device with stale values, the longest silent first; see
+                :func:`mirror_sdk.frames.stale_devices` for its columns.
+            never_read: Whether what was never reported is stale too.
             now: From which moment on it is counted back, by the mirror's clock; the moment of the table by default.
+            devices: What ``client.list_devices()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
-            ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
+            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``now`` is naive, or no moment is
+                known.
 
-        >>> len(client.state_frame().mirror.stale("1h"))
+        >>> client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> state = client.state_frame()
+        >>> later = state["reported_at"].max() + pd.Timedelta("2h")
+        >>> state.mirror.stale("1h", now=later)["path"].tolist()
+        ['/3303/0/5700']
+        >>> len(state.mirror.stale("1h", now=later, never_read=True))
         4
+        >>> silent = state.mirror.stale("1h", by="device", now=later, devices=client.list_devices())
+        >>> silent[["endpoint_name", "stale", "resources"]].values.tolist()
+        [['station-01', 1, 1]]
         """
         self._need("reported_at")
-        limit = _span(age)
-        instant = pd.Timestamp(present(self._frame, now) or "NaT")
-        reported_at = self._frame["reported_at"]
-        return self._frame[reported_at.isna() | (reported_at < instant - limit)]
+        if by not in ("resource", "device"):
+            raise ValueRefused(f'by={by!r} is neither "resource" nor "device"; give one of these')
+        stale = stale_rows(self._frame, age, never_read=never_read, now=now)
+        if by == "resource":
+            return stale
+        self._need("device_id", "endpoint_name")
+        return stale_devices(self._frame, stale, devices)
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the numbers of an events table over time, a line for each device and resource.
+        """Draw the numbers of an events table over time, a line for each device and resource, with their names.
 
         Args:
             paths: Only these resources.
@@ -181,22 +291,37 @@ class MirrorAccessor:
         if paths is not None:
             numbers = numbers[numbers["path"].isin(list(paths))]
         axes: Axes = plt.subplots(figsize=(9, 4), layout="constrained")[1] if ax is None else ax
-        for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False):
-            ordered = rows.sort_values("changed_at")
-            name = f"{str(device_id)[-6:]} {path}"
+        lines = {
+            (str(device_id), str(path)): rows.sort_values("changed_at")
+            for (device_id, path), rows in numbers.groupby(["device_id", "path"], observed=True, sort=False)
+        }
+        names = line_names(lines, self._device_names())
+        for line, ordered in lines.items():
+            name = names[line]
             axes.plot(
                 ordered["changed_at"],
                 ordered["value_num"].astype(float),
                 marker=".",
                 drawstyle="steps-post",
-                label=name,
+                # A line whose name begins with that is left out of the legend.
+                label=f" {name}" if name.startswith("_") else name,
             )
         axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
         axes.set_ylabel("value")
         if not numbers.empty:
-            axes.legend(loc="best", fontsize="small")
+            for text in axes.legend(loc="best", fontsize="small").get_texts():
+                # A name may have what would be a formula.
+                text.set_parse_math(False)
         axes.grid(visible=True, alpha=0.3)
         return axes
+
+    def _device_names(self) -> dict[str, str]:
+        """What the devices are called that the table has an endpoint name of."""
+        if "endpoint_name" not in self._frame:
+            return {}
+        known = self._frame[["device_id", "endpoint_name"]].astype(object).dropna().drop_duplicates("device_id")
+        short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in known["endpoint_name"]]
+        return shown_names(dict(zip(known["device_id"], short, strict=True)))
 
     def _wide_events(self) -> pd.DataFrame:
         frame = self._frame[self._frame["event"] == "observation"]
@@ -230,14 +355,3 @@ def mirror(frame: pd.DataFrame) -> MirrorAccessor:
     ['Temperature · Sensor Value']
     """
     return MirrorAccessor(frame)
-
-
-def _span(age: str | pd.Timedelta) -> pd.Timedelta:
-    try:
-        span = pd.Timedelta(age)
-    except ValueError as exc:
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
-    # Also false for the span that is none.
-    if not span >= pd.Timedelta(0):
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'")
-    return span

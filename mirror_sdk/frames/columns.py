@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -90,6 +91,21 @@ def based_on(
     }
 
 
+def basis_of(frame: pd.DataFrame) -> dict[str, object]:
+    """What a table made out of another is based on: the same, but for what is true of all its rows together."""
+    about = frame.attrs.get("mirror", {})
+    return {name: about[name] for name in ("taken_at", "devices", "complete", "server") if name in about}
+
+
+def plain(value: Any) -> object:
+    """A cell of pandas as Arrow takes it, whatever its resolution."""
+    if pd.isna(value):
+        return None
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta()
+    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
+
+
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
     """The columns as the schema has them."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
@@ -159,9 +175,10 @@ def moment(name: str, instant: object) -> str:
 
 
 _LOST = (
-    "the table does not say when it was taken: pandas drops attrs when it merges, joins or groups. Keep them, with"
-    " merged.attrs = frame.attrs, or give now= by the mirror's clock, not by the one here, such as"
-    ' now=pd.Timestamp(frame.attrs["mirror"]["taken_at"]) or now=client.get_device(device_id).created_at'
+    "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
+    " frame.mirror.based_on(original), the table it was made of, or join with original.mirror.join(other, on=...). Or"
+    ' give now= by the mirror\'s clock, not by the one here, such as now=pd.Timestamp(original.attrs["mirror"]'
+    '["taken_at"]) or now=client.get_device(device_id).created_at'
 )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, fixed_category, present, value_fields
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, fixed_category, plain, present, value_fields
 from mirror_sdk.frames.state import REVISIONS
 from mirror_sdk.values import ValueKind
 
@@ -114,19 +113,8 @@ def drift_frame(
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
-    plain = {name: [_plain(value) for value in column] for name, column in columns.items()}
-    about = state.attrs.get("mirror", {})
-    based_on = {name: about[name] for name in ("devices", "complete", "server") if name in about}
-    return build(plain, DRIFT_SCHEMA, tz=tz, taken_at=taken_at, **based_on)
-
-
-def _plain(value: Any) -> object:
-    """A value of pandas as Arrow takes it, whatever its resolution."""
-    if pd.isna(value):
-        return None
-    if isinstance(value, pd.Timedelta):
-        return value.to_pytimedelta()
-    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
+    cells = {name: [plain(value) for value in column] for name, column in columns.items()}
+    return build(cells, DRIFT_SCHEMA, tz=tz, **basis_of(state) | {"taken_at": taken_at})
 
 
 def _check(state: pd.DataFrame) -> None:

@@ -239,6 +239,8 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
     definition = lookup(want.path)
     if definition is not None and "W" not in definition.access:
         return NO_VALUE, _refuse(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
+    if isinstance(want.value, ValueRefused):
+        return NO_VALUE, _refuse(Check.WRONG_TYPE, str(want.value))
     try:
         payload, content_type = encode(want.value, want.path, want.content_type)
     except ValueRefused as error:

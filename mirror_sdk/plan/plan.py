@@ -11,8 +11,14 @@ import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest, look_for_answers
-from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.device_request import (
+    ANSWER_MARGIN_SECONDS,
+    DeviceRequest,
+    look_for_answers,
+    wait_for_answer,
+    warn_of_loss,
+)
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.ledger import Entry
 from mirror_sdk.plan.report import (
@@ -114,6 +120,7 @@ class Plan(PlanReport):
             self._look_at_sleepers(0 if timeout is None else timeout)
         finally:
             self._applying.release()
+        warn_of_loss(self.requests)
         return self.result
 
     def stop(self) -> None:
@@ -209,8 +216,5 @@ class Plan(PlanReport):
     def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
         deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
-            try:
-                request.exception(min(remaining_seconds, _LOOK_SECONDS))
-            except WaitTimeout:
-                continue
-            return
+            if wait_for_answer(request, min(remaining_seconds, _LOOK_SECONDS)):
+                return

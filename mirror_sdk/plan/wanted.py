@@ -10,17 +10,23 @@ import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
+from mirror_sdk.values.typed import read_typed
 
 _IDS_AT_ONCE = 50
 _LONG = ("device_id", "path", "value")
+_TYPED = ("device_id", "path", "text")
 _CURE = (
-    "give a table with the columns device_id, path and value, or one with a row per device (index device_id) and a"
-    " column per path, or a list of (device, path, value); a device is an id or an endpoint name"
+    "give a table with the columns device_id, path and value (or text, for what people typed), or one with a row per"
+    " device (index device_id) and a column per path, or a list of (device, path, value); a device is an id or an"
+    " endpoint name"
 )
 
 
 class Want(NamedTuple):
-    """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first."""
+    """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first.
+
+    In the place of a value that could not be read from a text stands the error, which refuses it.
+    """
 
     device_id: str
     path: str
@@ -33,8 +39,8 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]])
 
     Args:
         wanted: A table with the columns ``device_id`` or, as in the files of ``mirror plan``, ``device``, ``path``,
-            ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per path; or
-            (device, path, value). Devices stand there as ids or names.
+            ``value`` or ``text`` (what people typed), and perhaps ``content_type``; or one with the index ``device_id``
+            and a column per path; or (device, path, value). Devices stand there as ids or names.
 
     Raises:
         ValueRefused: It is none of these.
@@ -45,7 +51,7 @@ def read_wanted(wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]])
             raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
         if "device_id" not in wanted:
             wanted = wanted.rename(columns={"device": "device_id"})
-        rows = _of_long(wanted) if set(_LONG) <= set(wanted.columns) else _of_wide(wanted)
+        rows = _of_table(wanted)
     else:
         rows = [_of_tuple(row) for row in wanted]
     return [row for row in rows if not _is_missing(row.value)]
@@ -66,6 +72,27 @@ def device_chunks(wants: Iterable[Want]) -> Iterator[list[str]]:
     ids = iter(dict.fromkeys(want.device_id for want in wants))
     while chunk := list(islice(ids, _IDS_AT_ONCE)):
         yield chunk
+
+
+def _of_table(frame: pd.DataFrame) -> list[Want]:
+    names = set(frame.columns)
+    if {"value", "text"} <= names:
+        raise ValueRefused(f"the table has both a column value and a column text; {_CURE}")
+    if set(_LONG) <= names:
+        return _of_long(frame)
+    if set(_TYPED) <= names:
+        return [want._replace(value=_read(want)) for want in _of_long(frame.rename(columns={"text": "value"}))]
+    return _of_wide(frame)
+
+
+def _read(typed: Want) -> object:
+    """What a text stands for; the error where it is no value, and what is missing or no text as it is."""
+    if not isinstance(typed.value, str):
+        return typed.value
+    try:
+        return read_typed(typed.value, typed.path)
+    except ValueRefused as error:
+        return error
 
 
 def _of_long(frame: pd.DataFrame) -> list[Want]:

@@ -2,7 +2,7 @@
 
 text/plain and TLV say nothing of types: the object table does, and what it does not declare stays text or bytes. JSON,
 CBOR and SenML have types of their own, which the table narrows down. A payload that is not what it should be becomes a
-value of kind ``opaque`` with its bytes and the reason, never an error.
+value of kind ``opaque`` with its bytes and the reason, never an error. What people type is read by :func:`parse_value`.
 
 Source: LwM2M core, data types and data formats; wire.md 1 and 2.
 """
@@ -22,7 +22,8 @@ from mirror_sdk.values.codecs import (
     encode,
     plain_type,
 )
-from mirror_sdk.values.value import NO_VALUE, PythonValue, Value, ValueKind
+from mirror_sdk.values.typed import given_value, parse_value
+from mirror_sdk.values.value import NO_VALUE, PythonValue, Value, ValueKind, written
 
 __all__ = [
     "CBOR",
@@ -41,5 +42,8 @@ __all__ = [
     "decode",
     "decode_many",
     "encode",
+    "given_value",
+    "parse_value",
     "plain_type",
+    "written",
 ]

@@ -159,7 +159,8 @@ def _nothing(_: object) -> None:
     return None
 
 
-_WHOLE_CURE = "give an int of at most 64 bits, or round(value)"
+_WHOLE_CURE = "give an int of at most 64 bits"
+_TYPED_CURE = "; what people typed goes as text= in its place, or is read by mirror_sdk.parse_value(text, path)"
 _DECLARED: Mapping[ResourceType, _DeclaredType] = {
     ResourceType.STRING: _DeclaredType(ValueKind.TEXT, _text, _text_item, "a text", "give a str"),
     ResourceType.FLOAT: _DeclaredType(ValueKind.NUMBER, finite, as_float, "a finite number", "give a float or an int"),
@@ -167,9 +168,7 @@ _DECLARED: Mapping[ResourceType, _DeclaredType] = {
     ResourceType.UNSIGNED: _DeclaredType(
         ValueKind.NUMBER, _unsigned, _unsigned, "a whole number from 0 on", _WHOLE_CURE
     ),
-    ResourceType.BOOLEAN: _DeclaredType(
-        ValueKind.BOOLEAN, _boolean, _boolean, "a boolean", "give True or False, or bool(value)"
-    ),
+    ResourceType.BOOLEAN: _DeclaredType(ValueKind.BOOLEAN, _boolean, _boolean, "a boolean", "give True or False"),
     ResourceType.TIME: _DeclaredType(
         ValueKind.TIME,
         _instant,
@@ -207,23 +206,37 @@ def accepted(value: object, definition: ResourceDefinition | None, path: str) ->
     Raises:
         ValueRefused: It is not of the declared type, out of its range, or a text UTF-8 cannot hold.
     """
-    form = _UNDECLARED if definition is None else _DECLARED[definition.type]
+    form = _form(definition)
     low, high = (definition and definition.range) or (-math.inf, math.inf)
-    expected = form.expected if low == -math.inf else f"{form.expected} from {low:g} to {high:g}"
     taken = form.accept(value)
     if taken is None:
-        raise refused(path, definition, value, expected, form.cure)
+        # Of a text, bool() is always true and round() an error.
+        cure = f"{form.cure}{_TYPED_CURE if isinstance(value, str) else ''}"
+        raise refused(path, definition, value, expected(definition), cure)
     if isinstance(taken, int | float) and not low <= taken <= high:
-        raise refused(path, definition, value, expected, "give a number in this range")
+        raise refused(path, definition, value, expected(definition), "give a number in this range")
     if isinstance(taken, str) and not _is_utf_8(taken):
         raise refused(path, definition, value, "a text that UTF-8 can hold", "remove its lone surrogates")
     return taken
 
 
-def refused(path: str, definition: ResourceDefinition | None, value: object, expected: str, cure: str) -> ValueRefused:
+def expected(definition: ResourceDefinition | None) -> str:
+    """What is taken, in words, with its range."""
+    form = _form(definition)
+    if definition is None or definition.range is None:
+        return form.expected
+    low, high = definition.range
+    return f"{form.expected} from {low:g} to {high:g}"
+
+
+def _form(definition: ResourceDefinition | None) -> _DeclaredType:
+    return _UNDECLARED if definition is None else _DECLARED[definition.type]
+
+
+def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> ValueRefused:
     """The error for a value a resource does not take."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
-    return ValueRefused(f"{path}{label} takes {expected}, not {reprlib.repr(value)}; {cure}")
+    return ValueRefused(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
 
 
 def as_declared(resource_type: ResourceType, python: PythonValue | None, raw: bytes) -> Reading:

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
+BASE64_MARK = "base64:"
+"""In front of base64 that could be hex digits as well, or is empty."""
 
 
 class ValueKind(StrEnum):
@@ -65,13 +67,21 @@ class Value(JsonForm):
         match self.python:
             case None:
                 return ""
-            case bool():
-                return "true" if self.python else "false"
-            case datetime():
-                return write_timestamp(self.python)
             case bytes():
                 return f"{len(self.python)} bytes {self.python[:8].hex(' ')}".rstrip()
-        return str(self.python)
+        return written(self.python)
+
+
+def written(python: PythonValue) -> str:
+    """A value as people read it and may type it again: times in RFC 3339, booleans as words, bytes as hex digits."""
+    match python:
+        case bool():
+            return "true" if python else "false"
+        case datetime():
+            return write_timestamp(python)
+        case bytes():
+            return python.hex(" ") or BASE64_MARK
+    return str(python)
 
 
 NO_VALUE = Value(ValueKind.NONE, None, None, None)

@@ -36,6 +36,7 @@ ERROR_TYPES: dict[int, str] = {
     408: "request_timeout",
     409: "conflict",
     410: "gone",
+    412: "precondition_failed",
     413: "too_large",
     414: "too_large",
     415: "unsupported_media_type",

@@ -15,6 +15,8 @@ MAX_RULES = 1024
 MAX_PATHS = 256
 SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
 """The reason of the 404 for a single subscription that ended with the device's registration."""
+RULES_CHANGED = "RULES_CHANGED"
+"""The reason of the 412 for a change of rules that are others by now than those the writer saw."""
 
 
 class SubscriptionState(StrEnum):

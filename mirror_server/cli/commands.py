@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from mirror_sdk._visible import visible
+from mirror_server import demo_key
 from mirror_server import keys as access_keys
 from mirror_server.callout import LOOPBACK
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import LogFormat, Settings
 from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.demo_key import DemoKey
 from mirror_server.keys import DEFAULT_SCOPES, Scope
 from mirror_server.log import LOG
 from mirror_server.logging_format import configure
@@ -33,12 +36,12 @@ from mirror_server.store.database import check as check_database
 from mirror_server.store.keys import StoredKey
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite import copy
-from mirror_server.store.url import path_of, shown
+from mirror_server.store.url import is_postgresql, path_of, shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
 
-_DEMO_KEY_NAME = "mirror-server demo"
+_NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
 _TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
 _UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -124,7 +127,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     "--database",
     "database_url",
     metavar="URL",
-    help="Keep the state there: sqlite:///FILE. Without it, it is lost at the end.",
+    help="Keep the state there, sqlite:///FILE, and the key in FILE.key. Without it, both are lost at the end.",
 )
 @seed_option
 @clock_option
@@ -140,7 +143,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     callback=_check_key,
     envvar="MIRROR_DEMO_KEY",
     show_envvar=True,
-    help="The access key to have instead of a fresh one; it is not printed.",
+    help="The access key to have instead of a fresh or kept one; it is not printed.",
 )
 @click.option(
     "--stop-with-stdin",
@@ -169,6 +172,9 @@ def demo(
       export API_HOST=...
       export API_KEY=...
       # In a browser: ...
+
+    With --database FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings go on with
+    it after the next start. To have another key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
     # Loads what serves, which a signal that raises must not interrupt.
     from mirror_server.serve import stop_with_stdin  # noqa: PLC0415
@@ -190,7 +196,7 @@ def demo(
             pace=pace,
             callback_networks=LOOPBACK,
         )
-        _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key))
+        _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
 
 
 @main.group()
@@ -388,12 +394,27 @@ def _demo_database(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'mirror.db'}"
 
 
-def _announce_demo(given_key: str | None, url: str, services: Services) -> None:
-    click.echo(f"export API_HOST={url}")
+def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
     if given_key is not None:
-        access_keys.adopt(services.database, given_key, _DEMO_KEY_NAME, tuple(Scope), wall_time())
+        access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
+        click.echo(f"export API_HOST={url}")
         return
-    key = access_keys.reissue(services.database, _DEMO_KEY_NAME, tuple(Scope), wall_time())
+    key, note, problem = _demo_key(services.database, database_url)
+    click.echo(f"export API_HOST={url}")
     click.echo(f"export API_KEY={key}")
     # Behind the #, so that the browser does not send it.
     click.echo(f"# In a browser: {url}/#key={key}")
+    if note:
+        click.echo(f"# {visible(note)}")
+    if problem:
+        click.echo(f"Warning: {visible(problem)}", err=True)
+
+
+def _demo_key(database: Database, url: str | None) -> DemoKey:
+    if url is not None and not is_postgresql(url):
+        try:
+            return demo_key.kept_key(database, path_of(url), wall_time())
+        except demo_key.KeyFileError as error:
+            raise click.ClickException(visible(str(error))) from error
+    key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())
+    return DemoKey(key, _NOT_KEPT if url else "")

@@ -30,7 +30,7 @@ It follows the public API of Arm Pelion / Izuma Device Management (Connect, Noti
 parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
 
 Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
-for the client's own `If-None-Match`.
+for the client's own `If-None-Match`, and that of the presubscription rules for `If-Match` too.
 
 A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
 of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
@@ -50,6 +50,12 @@ _HEADERS: dict[str, Schema] = {
         "description": "First and last number of entries that are gone from the log. Only with `after`.",
         "x-extension": True,
         "schema": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
+    },
+    routes.TIME_HEADER: {
+        "description": "All that happened before this instant, by this service's clock, stands in the log up to the"
+        " number in `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
     },
     routes.TOTAL_HEADER: {
         "description": "How many devices the answer has.",
@@ -85,6 +91,7 @@ _ERROR_MEANINGS = {
     408: "The request did not arrive in time.",
     409: "It contradicts what is there.",
     410: "The poll channel was deleted meanwhile.",
+    412: "What was to be changed is not what the `ETag` was given for any more; nothing was changed.",
     413: "The body is too large.",
     414: "The request line is too long.",
     415: "The body is not `application/json`.",

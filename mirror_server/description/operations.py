@@ -20,6 +20,7 @@ from mirror_server.description.parts import Answer, Content, Operation
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
+_OF_A_POSITION = (routes.CURSOR_HEADER, routes.GAP_HEADER, routes.TIME_HEADER)
 _MESSAGE = Content(
     model=notifications.NotificationMessage,
     variants=("a read or write that the device did", "an observation with all its options", "a registration"),
@@ -227,28 +228,36 @@ MIRROR: dict[tuple[str, str], Operation] = {
         group="Subscriptions",
         summary="Replace all presubscription rules",
         meaning="They are checked when a device registers or updates its registration; what it refused or left"
-        " unanswered is then asked again. `apply` is an extension.",
-        parameters=parameters.APPLY,
+        " unanswered is then asked again. `apply` and `If-Match` are extensions.",
+        parameters=(*parameters.APPLY, *parameters.UNLESS_CHANGED_MEANWHILE),
         body=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
         answers=_done("Accepted, and on disk.", 202),
+        errors=(412,),
     ),
     ("get", routes.PRESUBSCRIPTIONS): Operation(
         name="get_presubscriptions",
         group="Subscriptions",
         summary="The presubscription rules, as they were put",
+        meaning="All that use this key share them. `ETag` and `If-None-Match` are extensions.",
+        parameters=parameters.UNLESS_CHANGED,
         answers=(
             Answer(
                 code=200,
                 meaning="The rules; an empty list when there are none.",
                 content=Content(model=PresubscriptionRules, variants=("a device, its type and a pattern", "none")),
+                headers=("ETag",),
             ),
+            Answer(code=304, meaning="Nothing has changed.", headers=("ETag",)),
         ),
     ),
     ("delete", routes.PRESUBSCRIPTIONS): Operation(
         name="delete_presubscriptions",
         group="Subscriptions",
         summary="Remove all presubscription rules",
+        meaning="`If-Match` is an extension.",
+        parameters=parameters.UNLESS_CHANGED_MEANWHILE,
         answers=_done("There are no rules any more."),
+        errors=(412,),
     ),
     ("get", routes.DEVICE_SUBSCRIPTIONS): Operation(
         name="list_subscriptions",
@@ -309,12 +318,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " `after` (an extension) are readers with a position of their own, as many as wanted.",
         parameters=parameters.PULL,
         answers=(
-            Answer(code=200, meaning="A message.", content=_MESSAGE, headers=(routes.CURSOR_HEADER, routes.GAP_HEADER)),
-            Answer(
-                code=204,
-                meaning="Nothing came in time.",
-                headers=(routes.CURSOR_HEADER, routes.GAP_HEADER),
-            ),
+            Answer(code=200, meaning="A message.", content=_MESSAGE, headers=_OF_A_POSITION),
+            Answer(code=204, meaning="Nothing came in time.", headers=_OF_A_POSITION),
         ),
         errors=(409, 410, 429),
     ),

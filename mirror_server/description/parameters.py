@@ -118,6 +118,14 @@ WAITING_REQUESTS = (
     query("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
     query("after", "The async-id of the last request of the page before.", _TEXT),
 )
+UNLESS_CHANGED_MEANWHILE = (
+    header(
+        "If-Match",
+        "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
+        " Without it they are changed in any case.",
+        _TEXT,
+    ),
+)
 APPLY = (
     query("apply", "With `now`, devices that are registered now are checked at once.", words("now"), is_extension=True),
 )

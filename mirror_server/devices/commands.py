@@ -89,7 +89,7 @@ def _write(device: SimulatedDevice, resource: Resource, command: Write, now: Ins
         return Outcome.BAD_VALUE
     if accepts and not accepts(text):
         return Outcome.BAD_VALUE
-    resource.set(text, now)
+    device.set_value(command.path, text, now)
     return Outcome.DONE
 
 

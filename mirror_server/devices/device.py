@@ -13,7 +13,7 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.bench import SimulatedResource, SimulatedState
 from mirror_server.devices.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, ResourceRule
 from mirror_server.devices.link import IntroducedResource, Registration
-from mirror_server.devices.models import draw
+from mirror_server.devices.models import Setting, draw, heated_temperature, room_celsius
 
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
@@ -63,7 +63,8 @@ class SimulatedDevice:
 
     ``introduced`` is the structure the service was told last (path -> observable), and ``introduced_auto`` the
     resources in it that are sent without a subscription; ``renewed_at`` is the last registration or registration
-    update, and ``awoken_at`` the last time the device spoke by its rhythm.
+    update, and ``awoken_at`` the last time the device spoke by its rhythm. ``room_celsius`` is how warm its room was
+    when its set-point was last set.
     """
 
     device_id: str
@@ -78,6 +79,7 @@ class SimulatedDevice:
     awoken_at: Instant = 0
     answer: AnswerMode = "normal"
     latency_seconds: float = 0.0
+    room_celsius: float | None = None
     introduced: dict[str, bool] = field(default_factory=dict)
     introduced_auto: set[str] = field(default_factory=set)
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -96,8 +98,36 @@ class SimulatedDevice:
         resource, rule = self.resources[path], self.modelled(path)
         if rule is None or rule.model is None:
             return Reading(resource.value or "", resource.value_at)
-        measured_at = self.next_beat_after(now, rule.period_seconds) - rule.period_seconds * 1000
-        return Reading(rule.model(self.key, measured_at), measured_at)
+        measured_at = self._last_beat(now, rule)
+        setting = self._setting(rule) if rule.set_point else None
+        if setting is None:
+            return Reading(rule.model(self.key, measured_at), measured_at)
+        return Reading(heated_temperature(self.key, measured_at, setting), measured_at)
+
+    def set_value(self, path: str, value: str, now: Instant) -> None:
+        """Give a resource a value of its own; the room of a set-point goes on from how warm it is."""
+        resource = self.resources[path]
+        rules = KINDS_BY_NAME[self.kind].rules.values() if self.kind else ()
+        room = next((rule for rule in rules if rule.set_point == path), None)
+        if room is not None and value != resource.value:
+            self.room_celsius = room_celsius(self.key, self._last_beat(now, room), self._setting(room))
+        resource.set(value, now)
+
+    def _setting(self, room: ResourceRule) -> Setting | None:
+        """What the set-point of a room was set to; nothing where it follows its model, or is none a room could have."""
+        resource, rule = self.resources.get(room.set_point), self.rule(room.set_point)
+        if resource is None or rule is None or resource.value is None:
+            return None
+        if rule.accepts is not None and not rule.accepts(resource.value):
+            return None
+        began_celsius = self.room_celsius
+        if began_celsius is None:  # it was set by an earlier version
+            began_celsius = room_celsius(self.key, resource.value_at, None)
+        return Setting(float(resource.value), resource.value_at, began_celsius)
+
+    def _last_beat(self, now: Instant, rule: ResourceRule) -> Instant:
+        """When a resource was last measured."""
+        return self.next_beat_after(now, rule.period_seconds) - rule.period_seconds * 1000
 
     def next_beat_after(self, now: Instant, period_seconds: int) -> Instant:
         """When the device next does what it does every ``period_seconds``; each device beats at seconds of its own."""

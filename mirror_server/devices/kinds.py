@@ -18,7 +18,8 @@ class ResourceRule:
     """One resource of a kind.
 
     A resource with a ``model`` is measured every ``period_seconds``; another one begins with ``value``. ``accepts``
-    says which texts may be written; without it every one may.
+    says which texts may be written; without it every one may. With a ``set_point``, the path of one, it is how warm a
+    room is, which comes after what is set there.
     """
 
     path: str
@@ -30,6 +31,7 @@ class ResourceRule:
     writable: bool = False
     executable: bool = False
     accepts: Callable[[str], bool] | None = None
+    set_point: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ KINDS: tuple[DeviceKind, ...] = (
         "thermostat",
         "Thermostat",
         "TS-600",
-        _measured("/3303/0/5700", models.heated_temperature),
+        ResourceRule("/3303/0/5700", model=models.heated_temperature, observable=True, set_point="/3308/0/5900"),
         _unit("/3303/0", "Cel"),
         ResourceRule(
             "/3308/0/5900", model=models.set_point, observable=True, writable=True, accepts=number_within(5, 35)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mirror_server.core.instants import Instant
 
@@ -28,6 +28,9 @@ _POWER_PROFILE_WATTS = (2, 2, 2, 2, 2, 5, 40, 65, 30, 12, 12, 45, 70, 35, 12, 12
 _OPENINGS_A_DAY = 12
 _OPENING_WINDOW = 50 * _MINUTE
 _WORK_BEGINS = 8 * _HOUR
+
+_ROOM_SETTLES = 30 * _MINUTE
+"""In which time a room goes 63 percent of the way to a new set-point."""
 
 
 def draw(key: str, name: str, step: int = 0) -> float:
@@ -211,7 +214,26 @@ def set_point(key: str, at: Instant) -> str:
     return f"{_set_point_celsius(key, at):.1f}"
 
 
-def heated_temperature(key: str, at: Instant) -> str:
-    """Degrees Celsius of a room that comes after the curve of :func:`set_point` within two hours."""
-    behind = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
-    return f"{sum(behind) / len(behind) + 0.3 * _sway(key, 'heated', at, _HOUR):.1f}"
+class Setting(NamedTuple):
+    """What a set-point was set to, when, and how warm the room was then."""
+
+    celsius: float
+    set_at: Instant
+    room_celsius: float
+
+
+def room_celsius(key: str, at: Instant, setting: Setting | None) -> float:
+    """How warm a room is, but for the noise: it comes after the curve of :func:`set_point`, or after its setting.
+
+    The curve is reached within two hours, as is a setting, but for a fiftieth of the way.
+    """
+    if setting is None:
+        behind = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
+        return sum(behind) / len(behind)
+    left = math.exp(-max(0, at - setting.set_at) / _ROOM_SETTLES)
+    return setting.celsius + (setting.room_celsius - setting.celsius) * left
+
+
+def heated_temperature(key: str, at: Instant, setting: Setting | None = None) -> str:
+    """Degrees Celsius of a room, which comes after its set-point."""
+    return f"{room_celsius(key, at, setting) + 0.3 * _sway(key, 'heated', at, _HOUR):.1f}"

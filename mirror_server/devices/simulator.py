@@ -182,7 +182,7 @@ class Simulator:
                 _check_flags(resource, raised[0])
             line.device.resources[path] = resource
             if value is not None:
-                resource.set(value, turn.now)
+                line.device.set_value(path, value, turn.now)
             turn.save(line)
             self._fleet.report(turn, line, only=path)
 

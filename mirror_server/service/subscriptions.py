@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_sdk.wire.subscriptions import SubscriptionState
+from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
@@ -58,18 +59,22 @@ class SubscriptionService:
         # One for each application: parsed rules take ten times what their text does.
         self._parsed: dict[str, tuple[str, PresubscriptionRules]] = {}
 
-    def rules(self, app_id: str) -> str | None:
-        """The application's presubscription rules as JSON, as they were put; ``None`` when there are none."""
+    def rules(self, app_id: str) -> tuple[str, str]:
+        """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
         with self._database.read() as session:
-            return subscriptions.rules(session, app_id)
+            return _tagged(subscriptions.rules(session, app_id))
 
-    def put_rules(self, app_id: str, text: str, *, apply_now: bool) -> Future[None]:
+    def put_rules(
+        self, app_id: str, text: str, *, apply_now: bool, was_seen: Callable[[str], bool] | None = None
+    ) -> Future[None]:
         """Replace the application's rules; with ``apply_now`` they are held against the registered devices too.
 
-        What these refused or left unanswered is then asked again.
+        What these refused or left unanswered is then asked again. With ``was_seen``, which tells of a tag whether the
+        writer saw the rules it stands for, the future raises a Refusal where the present ones are others (412).
         """
 
         def work(session: Session) -> None:
+            _require_seen(session, app_id, was_seen)
             subscriptions.put_rules(session, app_id, text)
             if apply_now:
                 for device in devices.registered(session):
@@ -79,9 +84,17 @@ class SubscriptionService:
 
         return self._database.submit(work)
 
-    def delete_rules(self, app_id: str) -> Future[None]:
-        """Delete the application's rules; subscriptions made by them go on until the device registers anew."""
-        return self._database.submit(lambda session: subscriptions.delete_rules(session, app_id))
+    def delete_rules(self, app_id: str, *, was_seen: Callable[[str], bool] | None = None) -> Future[None]:
+        """Delete the application's rules; subscriptions made by them go on until the device registers anew.
+
+        ``was_seen`` is as for :meth:`put_rules`.
+        """
+
+        def work(session: Session) -> None:
+            _require_seen(session, app_id, was_seen)
+            subscriptions.delete_rules(session, app_id)
+
+        return self._database.submit(work)
 
     def presubscribe(self, session: Session, device_id: str) -> None:
         """Want what the rules of all applications say of this device, and again what it refused.
@@ -196,6 +209,21 @@ class SubscriptionService:
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
         session.tell(f"{WAITING} {device_id}")
+
+
+def _tagged(rules: str | None) -> tuple[str, str]:
+    text = rules or "[]"
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool] | None) -> None:
+    if was_seen is None or was_seen(_tagged(subscriptions.rules(session, app_id))[1]):
+        return
+    told = (
+        "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the present ones and"
+        " their ETag, change those, and send them with it"
+    )
+    raise Refusal(412, f"If-Match: {told}", reason=RULES_CHANGED, fields=[("If-Match", told)])
 
 
 def _entries(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import orjson
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
@@ -25,17 +27,22 @@ def blueprint(subscriptions: SubscriptionService) -> Blueprint:
         rules = read_body(PresubscriptionRules)
         apply_now = query_choice("apply", ("now",)) is not None
         text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
-        return when_stored(subscriptions.put_rules(app_id(), text, apply_now=apply_now), lambda _: empty_answer(202))
+        stored = subscriptions.put_rules(app_id(), text, apply_now=apply_now, was_seen=_was_seen())
+        return when_stored(stored, lambda _: empty_answer(202))
 
     @routes.get("/v2/subscriptions")
     @requires(Scope.SUBSCRIBE)
     def get_presubscriptions() -> Response:
-        return Response(subscriptions.rules(app_id()) or "[]", content_type="application/json")
+        text, tag = subscriptions.rules(app_id())
+        known = request.if_none_match.contains_weak(tag)
+        answer = empty_answer(304) if known else Response(text, content_type="application/json")
+        answer.set_etag(tag)
+        return answer
 
     @routes.delete("/v2/subscriptions")
     @requires(Scope.SUBSCRIBE)
     def delete_presubscriptions() -> Response:
-        return when_stored(subscriptions.delete_rules(app_id()), lambda _: empty_answer())
+        return when_stored(subscriptions.delete_rules(app_id(), was_seen=_was_seen()), lambda _: empty_answer())
 
     @routes.get("/v2/subscriptions/<device_id>")
     @requires(Scope.SUBSCRIBE)
@@ -73,6 +80,12 @@ def blueprint(subscriptions: SubscriptionService) -> Blueprint:
         return when_stored(subscriptions.unsubscribe(app_id(), device_id, read_path(path)), lambda _: empty_answer())
 
     return routes
+
+
+def _was_seen() -> Callable[[str], bool] | None:
+    """Which tags of the rules a writer saw; ``None`` where it does not say."""
+    # A proxy that compresses answers makes their tags weak, which changes nothing here: the rules are the same.
+    return request.if_match.contains_weak if "If-Match" in request.headers else None
 
 
 def _ended(path: str, device_id: str) -> Refusal:

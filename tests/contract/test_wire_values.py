@@ -120,6 +120,7 @@ def test_an_error_code_has_the_type_of_the_interface() -> None:
         408: "request_timeout",
         409: "conflict",
         410: "gone",
+        412: "precondition_failed",
         413: "too_large",
         414: "too_large",
         415: "unsupported_media_type",

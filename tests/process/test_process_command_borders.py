@@ -69,22 +69,34 @@ def device(application: Application) -> str:
     return name
 
 
-def value_of(shell: Shell, device: str, path: str) -> str:
-    return shell.run("read", device, path, PYTHONIOENCODING="utf-8").stdout.decode().removesuffix("\n")
+def id_of(application: Application, device: str) -> str:
+    found: str = application.json("GET", "/v3/devices", params={"endpoint_name__eq": device})["data"][0]["id"]
+    return found
+
+
+def value_of(application: Application, device: str, path: str) -> str:
+    """The device's own value."""
+    return application.simulated_values(id_of(application, device))[path]
+
+
+def subscribe(application: Application, device: str) -> None:
+    application.json("PUT", f"/v2/subscriptions/{id_of(application, device)}{OFFSET}")
 
 
 @pytest.mark.parametrize("written", ["-5", "-0.5", "-1e3", "-1.5E-3"])
 @pytest.mark.parametrize("dashes", [[], ["--"]], ids=["plain", "behind two dashes"])
-def test_a_number_below_zero_is_a_value(shell: Shell, device: str, written: str, dashes: list[str]) -> None:
+def test_a_number_below_zero_is_a_value(
+    shell: Shell, application: Application, device: str, written: str, dashes: list[str]
+) -> None:
     ended = shell.run("write", device, OFFSET, *dashes, written)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-    assert float(value_of(shell, device, OFFSET)) == float(written)
+    assert float(value_of(application, device, OFFSET)) == float(written)
 
 
-def test_options_are_options_beside_a_number_below_zero(shell: Shell, device: str) -> None:
+def test_options_are_options_beside_a_number_below_zero(shell: Shell, application: Application, device: str) -> None:
     for words in (["--timeout", "30", device, OFFSET, "-2"], [device, OFFSET, "-3", "--timeout=30"]):
         assert shell.run("write", *words).returncode == 0
-    assert value_of(shell, device, OFFSET) == "-3.0"
+    assert float(value_of(application, device, OFFSET)) == -3
     for words, told in [
         ([device, OFFSET, "-4", "--tiemout", "3"], b"--timeout"),
         ([device, OFFSET, "--tiemout"], b"--timeout"),
@@ -95,16 +107,18 @@ def test_options_are_options_beside_a_number_below_zero(shell: Shell, device: st
         ended = shell.run("write", *words)
         assert (ended.returncode, ended.stdout) == (2, b"")
         assert told in ended.stderr
-    assert value_of(shell, device, OFFSET) == "-3.0"
-    assert value_of(shell, device, NAME) == TEXT
+    assert float(value_of(application, device, OFFSET)) == -3
+    assert value_of(application, device, NAME) == TEXT
     for help_option in ("-h", "--help"):
         assert b"Usage: mirror write" in shell.run("write", device, NAME, help_option).stdout
 
 
 @pytest.mark.parametrize("text", ["-none-", "--none", "-h", "-", "--timeout"])
-def test_a_text_that_begins_with_a_dash_goes_behind_two(shell: Shell, device: str, text: str) -> None:
+def test_a_text_that_begins_with_a_dash_goes_behind_two(
+    shell: Shell, application: Application, device: str, text: str
+) -> None:
     assert shell.run("write", device, NAME, "--", text).returncode == 0
-    assert value_of(shell, device, NAME) == text
+    assert value_of(application, device, NAME) == text
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -112,7 +126,7 @@ def test_a_text_that_begins_with_a_dash_goes_behind_two(shell: Shell, device: st
 def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
     shell: Shell, application: Application, device: str, how: signal.Signals, form: list[str]
 ) -> None:
-    assert shell.run("subscribe", device, OFFSET).returncode == 0
+    subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
         first_line(watching, application, device)
         watching.send_signal(how)
@@ -124,7 +138,7 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
 def test_a_watch_whose_reader_has_enough_ends_quietly(
     shell: Shell, application: Application, device: str, form: list[str]
 ) -> None:
-    assert shell.run("subscribe", device, OFFSET).returncode == 0
+    subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
         first_line(watching, application, device)
         assert watching.stdout is not None
@@ -171,11 +185,11 @@ def first_line(watching: subprocess.Popen[str], application: Application, device
 
 
 def change_until(is_so: Callable[[], bool], application: Application, device: str) -> None:
-    ids = {one["endpoint_name"]: one["id"] for one in application.json("GET", "/sim/v1/devices")["data"]}
+    device_id = id_of(application, device)
     for value in range(10_000):
         if is_so():
             return
-        application.http.put(f"/sim/v1/devices/{ids[device]}/resources{OFFSET}", json={"value": str(value)})
+        application.http.put(f"/sim/v1/devices/{device_id}/resources{OFFSET}", json={"value": str(value)})
     pytest.fail("it did not come")
 
 
@@ -199,9 +213,10 @@ SHOWN = [
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_what_an_output_cannot_show_is_an_escape(
-    shell: Shell, device: str, tmp_path: Path, words: list[str], encoding: str
+    shell: Shell, application: Application, device: str, tmp_path: Path, words: list[str], encoding: str
 ) -> None:
-    shell.run("read", device, NAME)
+    application.read(id_of(application, device), NAME, "known")
+    application.response("known")
     wanted = tmp_path / "gewünscht.csv"
     wanted.write_text(f"device,path,value\n{device},{NAME},{TEXT}\n", encoding="utf-8")
     given = [word.format(device=device, plan=wanted) for word in words]
@@ -286,8 +301,7 @@ def test_after_a_failed_canary_the_others_are_not_sent(
     others = [f"other-{os.urandom(4).hex()}" for _ in range(2)]
     for name in others:
         application.add_device(name, {"path": OFFSET, "value": "1", "writable": True})
-    ids = {one["endpoint_name"]: one["id"] for one in application.json("GET", "/sim/v1/devices")["data"]}
-    application.patch_device(ids[device], answer="reject")
+    application.patch_device(id_of(application, device), answer="reject")
     wanted = tmp_path / "wanted.csv"
     rows = "".join(f"{name},{OFFSET},20\n" for name in (device, *others))
     wanted.write_text(f"device,path,value\n{rows}", encoding="utf-8")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from process_server import Child, answers, child_environment, read_exports, run_command, wait_until
 
-from mirror_sdk import AuthenticationError, Bench, MirrorClient
+from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.demo import DemoError, DemoServer
+from mirror_sdk.recording import read_recording
 
 pytestmark = pytest.mark.process
 
@@ -40,12 +41,12 @@ def client_of(exports: dict[str, str]) -> MirrorClient:
     return MirrorClient(exports["API_HOST"], exports["API_KEY"])
 
 
-def test_a_database_is_kept_with_the_application_but_the_old_key_is_useless(
-    start_demo: StartDemo, tmp_path: Path
-) -> None:
+def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDemo, tmp_path: Path) -> None:
     option = f"--database=sqlite:///{tmp_path}/kept.db"
     first = start_demo(option)
     old = read_exports(first)
+    assert first.read_line() == f"# In a browser: {old['API_HOST']}/#key={old['API_KEY']}"
+    assert f"# The key is kept in {tmp_path}/kept.db.key" in first.read_line()
     with client_of(old) as client:
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
         Bench(client).add_device("mine")
@@ -53,13 +54,49 @@ def test_a_database_is_kept_with_the_application_but_the_old_key_is_useless(
     first.kill()
 
     new = read_exports(start_demo(option))
-    assert new["API_KEY"].split("_")[1] == old["API_KEY"].split("_")[1]
-    with client_of(new) as client:
+    assert new["API_KEY"] == old["API_KEY"]
+    with MirrorClient(new["API_HOST"], old["API_KEY"]) as client:
         assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
         assert len(client.list_devices(endpoint_name="mine")) == 1
         assert Bench(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
-    with MirrorClient(new["API_HOST"], old["API_KEY"]) as client, pytest.raises(AuthenticationError):
-        client.list_devices()
+
+
+def test_a_client_and_a_recording_go_on_over_the_next_start(start_demo: StartDemo, tmp_path: Path) -> None:
+    database = f"--database=sqlite:///{tmp_path}/kept.db"
+    first = start_demo(database)
+    exports = read_exports(first)
+    port = exports["API_HOST"].rpartition(":")[2]
+    with client_of(exports) as client:
+        bench = Bench(client)
+        with client.record(tmp_path / "recording"):
+            before = bench.add_device("before")
+        first.kill()
+        read_exports(start_demo(database, f"--port={port}"))
+        with client.record(tmp_path / "recording") as recorder:
+            after = bench.add_device("after")
+        assert recorder.audit().complete
+    recorded = read_recording(tmp_path / "recording")
+    assert recorded["device_id"].tolist()[-2:] == [before, after]
+
+
+def test_two_demos_at_once_leave_the_key_to_the_first_one(start_demo: StartDemo, tmp_path: Path) -> None:
+    database = f"--database=sqlite:///{tmp_path}/kept.db"
+    exports = read_exports(start_demo(database))
+    second = run_command("demo", "--port=0", database)
+    assert second.returncode == 1
+    assert "another process serves the database" in second.stderr
+    with client_of(exports) as client:
+        assert len(client.list_devices()) == 3
+
+
+def test_a_key_that_others_could_read_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "kept.db.key").write_text(f"{GIVEN_KEY}\n")
+    (tmp_path / "kept.db.key").chmod(0o644)
+    finished = run_command("demo", "--port=0", f"--database=sqlite:///{tmp_path}/kept.db")
+    assert finished.returncode == 1
+    assert "chmod 600" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert "x" * 43 not in finished.stderr + finished.stdout
 
 
 def test_a_database_that_was_served_by_the_wall_clock_is_never_set_back(start_demo: StartDemo, tmp_path: Path) -> None:

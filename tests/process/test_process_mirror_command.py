@@ -74,6 +74,27 @@ def test_a_device_is_written_read_and_shown(run: Run, application: Application, 
     assert TEMPERATURE in shown
 
 
+def test_rules_are_listed_added_and_removed_beside_others(run: Run, application: Application, light: str) -> None:
+    rules = "/v2/subscriptions"
+    application.http.put(rules, json=[{"endpoint-name": "others"}])
+    assert json.loads(run("rules", "--json").stdout) == [
+        {"endpoint_name": "others", "endpoint_type": None, "resource_path": None}
+    ]
+    mine = ("--device", light, "--path", "/3311/*", "--path", TEMPERATURE)
+    for _ in range(2):
+        assert f"{light}                 /3311/* {TEMPERATURE}" in run("rules", "--add", *mine).stdout
+    both = [{"endpoint-name": "others"}, {"endpoint-name": light, "resource-path": ["/3311/*", TEMPERATURE]}]
+    assert application.http.get(rules).json() == both
+    assert application.http.get(f"{rules}/{light}").text.split() == [TEMPERATURE, LEVEL]
+    assert list(csv.reader(run("rules", "--csv").stdout.splitlines()))[2] == [light, "", f"/3311/* {TEMPERATURE}"]
+    run("rules", "--remove", *mine)
+    assert application.http.get(rules).json() == both[:1]
+    assert "no such rule" in run("rules", "--remove", *mine, status=1).stderr
+    for misused in (["--add"], ["--remove"], ["--path", "/3311/*"]):
+        assert "'*' takes all" in run("rules", *misused, status=2).stderr
+    application.http.delete(rules)
+
+
 def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
     result = run("write", light, TEMPERATURE, "1", "--allow-read-only", status=1)
     assert "METHOD_NOT_ALLOWED" in result.stderr
@@ -97,8 +118,9 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["write", "{light}", LEVEL, "bright"], "it takes a whole number"),
-        (["write", "{light}", "/3311/0/5850", "true"], "it takes 0 or 1"),
+        (["write", "{light}", LEVEL, "bright"], "takes a whole number"),
+        (["write", "{light}", LEVEL, "5,5"], "a comma is neither"),
+        (["write", "{light}", "/3311/0/5850", "maybe"], "write true or false"),
         (["get", "{light}", "--path", "3311"], "--path"),
         (["watch", "--path", "*/5700"], "--path"),
         (["read", "{light}", "3311"], "PATH"),
@@ -343,16 +365,22 @@ def test_a_file_is_no_recording(run: Run, tmp_path: Path) -> None:
 def test_values_before_are_written_as_they_are_read_again(
     run: Run, application: Application, light: str, tmp_path: Path
 ) -> None:
-    clock, before = "/3/0/13", tmp_path / "before.csv"
+    clock, package, before = "/3/0/13", "/5/0/0", tmp_path / "before.csv"
     time = {"path": clock, "value": "1767225600", "writable": True}
-    device_id = application.add_device("clock", time, {"path": LEVEL, "value": "500"})
-    for path in (clock, LEVEL):
+    # Of three bytes base64 could be hex digits as well.
+    zeros = {"path": package, "value": "AAAA", "writable": True}
+    device_id = application.add_device("clock", time, zeros, {"path": LEVEL, "value": "500"})
+    for path in (clock, package, LEVEL):
         run("read", "clock", path)
     wanted = tmp_path / "wanted.csv"
-    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{LEVEL},40\n")
+    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{package},00ff1a\nclock,{LEVEL},40\n")
     assert "left out" in run("plan", str(wanted), "--undo", str(before)).stderr
-    assert before.read_text().splitlines()[1:] == [f"{device_id},{clock},1767225600"]
-    assert "already_so" in run("plan", str(before)).stdout
+    assert before.read_text().splitlines()[1:] == [
+        f"{device_id},{clock},2026-01-01T00:00:00.000Z",
+        f"{device_id},{package},00 00 00",
+    ]
+    shown = json.loads(run("plan", str(before), "--json").stdout)
+    assert [row["check"] for row in shown] == ["already_so"] * 2
 
 
 def test_an_interrupted_plan_shows_what_was_sent(

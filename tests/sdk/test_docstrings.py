@@ -32,6 +32,7 @@ MODULES = [
     "mirror_sdk.object_table",
     "mirror_sdk.progress",
     "mirror_sdk.values",
+    "mirror_sdk.values.typed",
 ]
 WITHOUT = {
     "DeviceObject.from_wire",

@@ -51,6 +51,7 @@ def test_the_drawing_and_the_classes_are_equal():
         (404, errors.NotFound),
         (409, errors.Conflict),
         (410, errors.ChannelGone),
+        (412, errors.PreconditionFailed),
         (418, APIError),
         (429, LimitExceeded),
         (500, ServerError),

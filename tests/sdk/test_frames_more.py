@@ -337,19 +337,6 @@ def test_times_may_be_in_another_zone(make):
 # The accessor
 
 
-def test_what_is_stale_is_older_than_a_span_or_was_never_reported():
-    state = state_of(
-        (LEVEL, None, None, None, b"1", at(-90)),
-        (TEMPERATURE, None, None, None, b"1", at(-30)),
-        (SWITCH, None, None, None, None, None),
-    )
-    assert state.mirror.stale("1h")["path"].tolist() == [LEVEL, SWITCH]
-    assert state.mirror.stale("1h", now=at(60))["path"].tolist() == [LEVEL, TEMPERATURE, SWITCH]
-    for wrong in ("soon", "-1h"):
-        with pytest.raises(ValueRefused, match="1h"):
-            state.mirror.stale(wrong)
-
-
 def test_labels_name_each_row():
     labels = state_of(
         (LEVEL, None, None, None, b"1", at(0)), ("/9999/0/1", None, None, None, b"1", at(0))
@@ -378,7 +365,10 @@ def test_a_timeline_has_a_line_for_each_resource_and_tells_its_zone(tmp_path):
     events += [observation(str(minute), minute, device_id="d2") for minute in range(5)] + [observation("x", path=NAME)]
     axes = events_frame(events, tz="Europe/Berlin").mirror.plot_timeline()
     try:
-        assert [line.get_label() for line in axes.get_lines()] == [f"d1 {TEMPERATURE}", f"d2 {TEMPERATURE}"]
+        assert [line.get_label() for line in axes.get_lines()] == [
+            "d1 Temperature · Sensor Value",
+            "d2 Temperature · Sensor Value",
+        ]
         assert "Europe/Berlin" in axes.get_xlabel()
         assert axes.get_lines()[0].get_ydata().tolist() == [20.0, 21.0, 22.0, 23.0, 24.0]
         axes.figure.savefig(tmp_path / "timeline.png")

@@ -222,7 +222,7 @@ def test_what_became_of_a_subscription_is_read(answer, state, is_subscribed):
 
 
 def test_rules_and_bench_answers_are_read():
-    assert ops.get_presubscriptions().finish(answered(body=[{"endpoint-type": "L"}]))[0].endpoint_type == "L"
+    assert ops.get_presubscriptions().finish(answered(body=[{"endpoint-type": "L"}])).rules[0].endpoint_type == "L"
     assert bench_ops.list_bench_devices().finish(answered(body={"data": []})) == []
     assert bench_ops.add_bench_device({"endpoint_name": "s"}).finish(answered(201, {"id": "d7"})) == "d7"
     clock = answered(body={"now": "2026-01-05T08:00:00.000Z", "manual": True})

@@ -93,7 +93,7 @@ class ValueInput:
         Raises:
             ValueRefused: It is none for the resource.
         """
-        return read_entry(self.form, self.entry, self.path)
+        return read_entry(self.entry, self.path)
 
     @property
     def path_problem(self) -> str:

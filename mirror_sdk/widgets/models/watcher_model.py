@@ -16,6 +16,7 @@ from mirror_sdk._visible import shown_names
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter
 from mirror_sdk.frames import events_frame
+from mirror_sdk.frames.legend import line_names
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
@@ -281,7 +282,8 @@ class WatcherModel:
     @property
     def series_listed(self) -> list[tuple[str, SeriesKey]]:
         """What can be plotted, as (name, key): a bounded number."""
-        return [(self._series_name(key), key) for key in self._units]
+        names = self._series_names
+        return [(names[key], key) for key in self._units]
 
     @property
     def series_choices(self) -> Sequence[tuple[str, SeriesKey]]:
@@ -302,7 +304,8 @@ class WatcherModel:
             line = points.get(SeriesKey(event.device_id or "", event.path or ""))
             if number is not None and line is not None:
                 line.append(Point(event.changed_at or event.received_at, number))
-        return [Series(self._series_name(key), self._units.get(key, ""), sorted(line)) for key, line in points.items()]
+        names = self._series_names
+        return [Series(names[key], self._units.get(key, ""), sorted(line)) for key, line in points.items()]
 
     @property
     def rate(self) -> float:
@@ -426,10 +429,9 @@ class WatcherModel:
     def _shown_total(self) -> int:
         return self.total if self._frozen is None else self._total_at_pause
 
-    def _series_name(self, key: SeriesKey) -> str:
-        definition = lookup(key.path)
-        label = f" {definition.label}" if definition else ""
-        return f"{self._shown_names.get(key.device_id, key.device_id)} {key.path}{label}"
+    @property
+    def _series_names(self) -> dict[tuple[str, str], str]:
+        return line_names([*self._units, *self.drawn], self._shown_names)
 
     def _row(self, event: Event) -> EventRow:
         definition = lookup(event.path) if event.path else None

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values import PythonValue, Value, ValueKind, encode
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
+from mirror_sdk.values.typed import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
 
 Entry: TypeAlias = bool | int | float | str | bytes
 """What an input holds: text as it was typed, bytes of a file."""
 
 LONGEST_SLIDER = 10_000
-_TIME_EXAMPLE = "2026-01-05T08:00:00Z"
-_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 class InputKind(StrEnum):
@@ -49,9 +45,9 @@ _HINTS = {
     InputKind.INTEGER: "a whole number",
     InputKind.FLOAT: "a number",
     InputKind.TEXT: "a text",
-    InputKind.TIME: f"a time in RFC 3339 with its zone, such as {_TIME_EXAMPLE}",
-    InputKind.LINK: "object and instance id, such as 3303:0",
-    InputKind.BYTES: "bytes as hex digits, such as 00 ff 1a, or a file",
+    InputKind.TIME: f"a time in RFC 3339 with its zone, such as {TIME_EXAMPLE}",
+    InputKind.LINK: f"object and instance id, such as {LINK_EXAMPLE}",
+    InputKind.BYTES: f"bytes as hex digits, such as {BYTES_EXAMPLE}, or a file",
 }
 _VALUE_KINDS = {
     InputKind.BOOLEAN: ValueKind.BOOLEAN,
@@ -63,7 +59,7 @@ _VALUE_KINDS = {
     InputKind.LINK: ValueKind.OBJLINK,
     InputKind.BYTES: ValueKind.OPAQUE,
 }
-_PLACEHOLDERS = {InputKind.TIME: _TIME_EXAMPLE, InputKind.LINK: "3303:0", InputKind.BYTES: "00 ff 1a"}
+_PLACEHOLDERS = {InputKind.TIME: TIME_EXAMPLE, InputKind.LINK: LINK_EXAMPLE, InputKind.BYTES: BYTES_EXAMPLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +103,13 @@ def form_of(path: str, unit: str = "") -> InputForm:
     return InputForm(kind, unit or definition.unit, slider, hint, _PLACEHOLDERS.get(kind, ""), _initial(kind, slider))
 
 
-def read_entry(form: InputForm, entry: Entry, path: str) -> PythonValue:
+def read_entry(entry: Entry, path: str) -> PythonValue:
     """The value that was entered, checked against what is declared.
 
     Raises:
         ValueRefused: It is none for this resource; the message says what is.
     """
-    value = _read(form.kind, entry)
+    value = parse_value(entry, path) if isinstance(entry, str) else entry
     # Whether it may be written is found by the plan, device by device.
     encode(value, path, allow_read_only=True)
     return value
@@ -126,15 +122,8 @@ def entry_of(form: InputForm, value: Value) -> Entry:
         return form.initial
     if form.range is not None and not (isinstance(known, int) and form.range[0] <= known <= form.range[1]):
         return form.initial
-    return str(known) if form.kind is InputKind.INTEGER else _typed(known)
-
-
-def _typed(known: PythonValue) -> Entry:
-    match known:
-        case datetime():
-            return write_timestamp(known)
-        case bytes():
-            return known.hex(" ")
+    if form.kind is InputKind.INTEGER or isinstance(known, datetime | bytes):
+        return written(known)
     return known
 
 
@@ -150,48 +139,3 @@ def _initial(kind: InputKind, slider: tuple[int, int] | None) -> Entry:
     if slider is not None:
         return slider[0]
     return {InputKind.BOOLEAN: False, InputKind.FLOAT: 0.0}.get(kind, "")
-
-
-def _read(kind: InputKind, entry: Entry) -> PythonValue:
-    if not isinstance(entry, str):
-        return entry
-    match kind:
-        case InputKind.INTEGER:
-            return _read_integer(entry.strip())
-        case InputKind.TIME:
-            return _read_time(entry.strip())
-        case InputKind.BYTES:
-            return _read_hex(entry)
-        case InputKind.LINK:
-            return entry.strip()
-    return entry
-
-
-def _read_integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise ValueRefused(f"{text!r} is no whole number; give digits alone" if text else "give a whole number")
-    return int(text)
-
-
-def _read_time(text: str) -> datetime:
-    if not text:
-        raise ValueRefused(f"give a time such as {_TIME_EXAMPLE}")
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueRefused(f"{text!r} is no time; write it like {_TIME_EXAMPLE}") from None
-    if instant.utcoffset() is None:
-        raise ValueRefused(f"{text!r} lacks its zone; write Z for UTC or an offset such as +01:00 behind it")
-    if instant.microsecond:
-        raise ValueRefused(f"{text!r} has parts of a second; a device takes whole seconds")
-    return instant
-
-
-def _read_hex(text: str) -> bytes:
-    try:
-        raw = bytes.fromhex(text)
-    except ValueError:
-        raise ValueRefused(f"{text!r} are no hex digits; give two for each byte, such as 00 ff 1a") from None
-    if not raw:
-        raise ValueRefused("give bytes as hex digits, or a file")
-    return raw

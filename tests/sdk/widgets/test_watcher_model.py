@@ -180,10 +180,21 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model = watcher()
     text = observation(1, path="/3/0/0")
     model.take([text, *(observation(n, f"d{n}") for n in range(6))])
-    assert [line.name for line in model.series] == [f"d{n} {PATH} Temperature · Sensor Value" for n in range(4)]
+    assert [line.name for line in model.series] == [f"d{n} Temperature · Sensor Value" for n in range(4)]
     keys = dict(model.series_listed)
-    model.plot([keys[f"d5 {PATH} Temperature · Sensor Value"]])
+    model.plot([keys["d5 Temperature · Sensor Value"]])
     assert [line.points[0].number for line in model.series] == [5]
+
+
+def test_paths_tell_two_lines_of_one_device_and_label_apart():
+    model = watcher()
+    model.take([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
+    assert [name for name, _ in model.series_listed] == [
+        "d1 Temperature · Sensor Value /3303/0/5700",
+        "d1 Temperature · Sensor Value /3303/1/5700",
+        "d2 Temperature · Sensor Value",
+    ]
+    assert [line.name for line in model.series] == [name for name, _ in model.series_listed]
 
 
 def test_the_series_that_can_be_plotted_are_bounded():

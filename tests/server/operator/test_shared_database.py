@@ -122,6 +122,22 @@ def test_writers_take_turns_and_lose_no_change_of_each_other(url):
         database.close()
 
 
+def test_of_servers_that_saw_the_same_rules_one_changes_them(open_services):
+    services = [open_services() for _ in range(3)]
+    rounds = 20
+    for number in range(rounds):
+        _, tag = services[0].subscriptions.rules("app")
+        futures = [
+            one.subscriptions.put_rules(
+                "app", f'[{{"endpoint-name":"{number}-{at}"}}]', apply_now=False, was_seen=tag.__eq__
+            )
+            for at, one in enumerate(services)
+        ]
+        changed = [at for at, future in enumerate(futures) if future.exception(20) is None]
+        assert len(changed) == 1
+        assert services[0].subscriptions.rules("app")[0] == f'[{{"endpoint-name":"{number}-{changed[0]}"}}]'
+
+
 def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_later(url):
     """Three write at once, and a fourth keeps a copy by asking for what is newer than it has seen."""
     opened = [Database(url) for _ in range(3)]

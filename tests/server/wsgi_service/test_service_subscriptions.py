@@ -1,5 +1,7 @@
 """Presubscription rules and single subscriptions, to the letter. Source: wire.md 3; specification 3.2 and 3.3."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 RULES = "/v2/subscriptions"
@@ -115,6 +117,76 @@ def test_a_limit_that_is_passed_is_named_and_nothing_changes(server, key, put_ru
     assert body.fields[0].name == field
     assert told in body.message or told == "object"
     assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Before"}]
+
+
+def tag_of(server, key):
+    return server.call(key, "GET", RULES).headers["ETag"]
+
+
+def test_the_list_of_rules_has_a_tag_that_changes_with_it(server, key, put_rules):
+    none = tag_of(server, key)
+    assert none == tag_of(server, server.key())
+    put_rules({"endpoint-type": "Light"})
+    light = tag_of(server, key)
+    assert light == tag_of(server, key) != none
+    put_rules({"endpoint-type": "Light"}, {})
+    assert tag_of(server, key) not in {none, light}
+    server.restart()
+    put_rules({"endpoint-type": "Light"})
+    assert tag_of(server, key) == light
+    server.call(key, "DELETE", RULES)
+    assert tag_of(server, key) == none
+
+
+@pytest.mark.parametrize("weakened", [False, True])
+def test_rules_that_are_known_already_are_not_sent_again(server, key, put_rules, weakened):
+    put_rules({"endpoint-type": "Light"})
+    tag = tag_of(server, key)
+    asked = {"If-None-Match": f"W/{tag}" if weakened else tag}
+    same = server.call(key, "GET", RULES, headers=asked)
+    assert (same.status_code, same.get_data(), same.headers["ETag"]) == (304, b"", tag)
+    put_rules({})
+    assert server.call(key, "GET", RULES, headers=asked).json == [{}]
+
+
+@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
+@pytest.mark.parametrize(("method", "body", "left"), [("PUT", [{}], [{}]), ("DELETE", None, [])])
+def test_rules_are_changed_by_who_saw_them_last(server, key, put_rules, form, method, body, left):
+    put_rules({"endpoint-type": "Light"})
+    headers = {"If-Match": form.format(tag_of(server, key))}
+    assert server.call(key, method, RULES, headers=headers, json=body).status_code in {202, 204}
+    assert server.call(key, "GET", RULES).json == left
+
+
+@pytest.mark.parametrize("seen", ["before", "none", '"other"', "", "no tag", '"'])
+@pytest.mark.parametrize(
+    ("method", "body", "query"), [("PUT", [{}], ""), ("PUT", [{}], "?apply=now"), ("DELETE", None, "")]
+)
+def test_rules_that_changed_meanwhile_are_left_as_they_are(
+    server, key, device, put_rules, subscribed, refused, seen, method, body, query
+):
+    put_rules({"endpoint-type": "Before"})
+    tags = {"before": tag_of(server, key), "none": tag_of(server, server.key())}
+    put_rules({"endpoint-type": "Light"})
+    headers = {"If-Match": tags.get(seen, seen)}
+    told = refused(server.call(key, method, RULES + query, headers=headers, json=body), 412, "If-Match")
+    assert told.reason == "RULES_CHANGED"
+    assert "GET /v2/subscriptions" in told.message
+    assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Light"}]
+    assert subscribed(device) == []
+
+
+def test_of_two_who_saw_the_same_rules_one_changes_them(server, key, put_rules):
+    put_rules({"endpoint-type": "Light"})
+    headers = {"If-Match": tag_of(server, key), "Authorization": f"Bearer {key}"}
+    # Both are sent before either is stored, so that one transaction may have both.
+    bodies = [[{"endpoint-name": "a"}], [{"endpoint-name": "b"}]]
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(
+            pool.map(lambda body: server.app.test_client().put(RULES, headers=headers, json=body).status_code, bodies)
+        )
+    assert sorted(answers) == [202, 412]
+    assert server.call(key, "GET", RULES).json == bodies[answers.index(202)]
 
 
 @pytest.mark.parametrize("value", ["", "later", "NOW", "true", "1"])

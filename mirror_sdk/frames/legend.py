@@ -1,0 +1,32 @@
+"""What the lines of a plot are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from mirror_sdk.object_table import lookup
+
+
+def label_of(path: str) -> str:
+    """What a resource is called: its label, else its path."""
+    definition = lookup(path)
+    return definition.label if definition and definition.label else path
+
+
+def line_names(lines: Iterable[tuple[str, str]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """The name of each line: its device and the label of its resource.
+
+    Where a device has several lines of one label, such as two sensors of a kind, their paths tell them apart.
+
+    Args:
+        lines: Device ids and resource paths.
+        names: How the devices are called, by id, each differently; one that is not in it is called by its id.
+    """
+    labels = {line: label_of(line[1]) for line in lines}
+    count = Counter((device_id, label) for (device_id, _), label in labels.items())
+    return {
+        (device_id, path): f"{names.get(device_id, device_id)} {label}"
+        + (f" {path}" if count[device_id, label] > 1 else "")
+        for (device_id, path), label in labels.items()
+    }

@@ -1,0 +1,111 @@
+"""What has not been heard of for too long: rows of a state table, or its devices. Source: specification 2.2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, plain, present
+from mirror_sdk.frames.state import directory_frame
+from mirror_sdk.wire.directory import Device
+
+STALE_SCHEMA = pa.schema(
+    [
+        pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
+        pa.field("stale", pa.int64()),
+        pa.field("resources", pa.int64()),
+        pa.field("oldest_at", INSTANT),
+        pa.field("newest_at", INSTANT),
+        pa.field("last_contact", INSTANT),
+    ]
+)
+"""The table of devices with stale values."""
+
+
+def stale_rows(
+    state: pd.DataFrame, age: str | pd.Timedelta, *, never_read: bool = False, now: datetime | None = None
+) -> pd.DataFrame:
+    """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
+
+    Raises:
+        ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
+    """
+    limit = _span(age)
+    instant = pd.Timestamp(present(state, now) or "NaT")
+    reported_at = state["reported_at"]
+    is_stale = reported_at < instant - limit
+    return state[is_stale | reported_at.isna() if never_read else is_stale]
+
+
+def stale_devices(
+    state: pd.DataFrame, stale: pd.DataFrame, devices: Iterable[Device] | pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The table of devices with stale values, the longest silent first.
+
+    Args:
+        state: A state table.
+        stale: Those of its rows that are stale.
+        devices: The directory, as :meth:`mirror_sdk.MirrorClient.list_devices` gives it, or its table.
+
+    Returns:
+        A frame with these columns, also when it has no rows:
+
+        ==============  ===================  ===========================================================
+        column          dtype                meaning
+        ==============  ===================  ===========================================================
+        device_id       category             the device
+        endpoint_name   category             its endpoint name
+        stale           Int64                how many of its rows are stale
+        resources       Int64                how many rows the state table has of it
+        oldest_at       datetime64[ms, UTC]  when the oldest of the stale values came; NA if none ever did
+        newest_at       datetime64[ms, UTC]  when the newest of all its values came; NA if none ever did
+        last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the directory is not given
+        ==============  ===================  ===========================================================
+
+        Times are in the zone of the state table. ``attrs["mirror"]`` holds ``taken_at``, ``devices``, ``complete`` and
+        ``server`` of the state table.
+    """
+    old = _by_device(stale).sort_values("min", kind="stable")
+    whole = _by_device(state).loc[old.index]
+    columns = {
+        "device_id": old.index,
+        "endpoint_name": _first(state, "endpoint_name").reindex(old.index),
+        "stale": old["size"],
+        "resources": whole["size"],
+        "oldest_at": old["min"],
+        "newest_at": whole["max"],
+        "last_contact": _last_contacts(devices).reindex(old.index),
+    }
+    cells = {name: [plain(value) for value in column] for name, column in columns.items()}
+    return build(cells, STALE_SCHEMA, tz=str(state["reported_at"].dt.tz), **basis_of(state))
+
+
+def _by_device(state: pd.DataFrame) -> pd.DataFrame:
+    found = state.groupby("device_id", observed=True)["reported_at"].agg(["size", "min", "max"])
+    return found.set_axis(found.index.astype(object))
+
+
+def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series:
+    return _first(devices if isinstance(devices, pd.DataFrame) else directory_frame(devices or ()), "last_contact")
+
+
+def _first(frame: pd.DataFrame, name: str) -> pd.Series:
+    """The first cell of a column for each device."""
+    rows = frame.drop_duplicates("device_id")
+    return rows[name].astype(object).set_axis(rows["device_id"].astype(object))
+
+
+def _span(age: str | pd.Timedelta) -> pd.Timedelta:
+    try:
+        span = pd.Timedelta(age)
+    except ValueError as exc:
+        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
+    # Also false for the span that is none.
+    if not span >= pd.Timedelta(0):
+        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'")
+    return span

@@ -1,0 +1,214 @@
+"""What people type for a value, read as what is declared for its resource; never a guess.
+
+What a text could mean in two ways is refused with both of them, as is what a number of another language looks like.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+
+from mirror_sdk import _arguments
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
+from mirror_sdk.values.declared import accepted, expected, from_epoch, objlink, refused
+from mirror_sdk.values.value import BASE64_MARK, PythonValue, written
+from mirror_sdk.wire.paths import parse_path
+
+TIME_EXAMPLE = "2026-01-05T08:00:00Z"
+BYTES_EXAMPLE = "00 ff 1a"
+LINK_EXAMPLE = "3303:0"
+_BOOLEANS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
+_EPOCH_SECONDS = re.compile(r"[+-]?[0-9]{9,12}")
+"""Fewer digits could as well be a year or a date without its dashes."""
+_COMMA = "a comma is neither a decimal point here nor stands between thousands: "
+
+
+class _NoValue(ValueError):
+    """A text is no value; the message is the cure."""
+
+
+def parse_value(text: str, path: str) -> PythonValue:
+    """Read what people type, in a form or a cell of a table, as a value of the type declared for a resource.
+
+    Blanks around it are left out, except of a text. What is shown of a value can be typed again: ``str()`` of a
+    :class:`Value`, and of bytes their hex digits.
+
+    ============  ==========================================================================================
+    declared      what is taken, and what comes of it
+    ============  ==========================================================================================
+    boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in any case: ``bool``
+    integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
+    float         ``21.5``, ``.5``, ``2.15e1``, finite and in the declared range: ``float``
+    time          RFC 3339 with its zone and whole seconds (``2026-01-05T08:00:00Z``), or the seconds since 1970 in
+                  nine digits or more: aware UTC ``datetime``
+    objlink       ``3303:0``: ``str``
+    opaque        hex digits (``00 ff 1a``, ``00ff1a``) or base64 (``AP8a``), with ``base64:`` in front where it could
+                  be hex digits too: ``bytes``
+    string, none  the text as it is, also an empty one: ``str``
+    declared
+    ============  ==========================================================================================
+
+    Whether the resource may be written is not looked at here.
+
+    Args:
+        text: What was typed.
+        path: Resource path such as ``/3311/0/5850``.
+
+    Raises:
+        ValueRefused: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
+            could be two; or the resource is executable. The message names the resource and what it takes, with an
+            example.
+        ValueError: ``path`` is no resource path.
+        TypeError: One of the two is no text.
+
+    Source: LwM2M core, annex on data types.
+
+    >>> from mirror_sdk import parse_value
+    >>> parse_value("off", "/3311/0/5850"), parse_value(" 55 ", "/3311/0/5851"), parse_value("2.15e1", "/3308/0/5900")
+    (False, 55, 21.5)
+    """
+    parse_path(_arguments.text("path", path))
+    return accepted(read_typed(_arguments.text("text", text), path), lookup(path), path)
+
+
+def read_typed(text: str, path: str) -> PythonValue:
+    """As :func:`parse_value`, of a text for what may be no path, and whatever the declared range is.
+
+    Raises:
+        ValueRefused: It is no such value.
+    """
+    definition = lookup(path)
+    if definition is None:
+        return text
+    try:
+        return _READ[definition.type](text, definition)
+    except _NoValue as no_value:
+        raise refused(path, definition, text, expected(definition), str(no_value)) from None
+
+
+def given_value(value: object, text: str | None, path: str) -> object:
+    """The value of a call that takes one, or else a text that people typed.
+
+    Raises:
+        ValueRefused: There are both or neither, or the text is no value for the resource.
+    """
+    if (value is None) is (text is None):
+        had = "neither" if value is None else "both"
+        raise ValueRefused(f"{path} takes one value, and {had} of value= and text= was given; give one of the two")
+    return value if text is None else parse_value(text, path)
+
+
+def _as_it_is(typed: str, _: ResourceDefinition) -> str:
+    return typed
+
+
+def _boolean(typed: str, _: ResourceDefinition) -> bool:
+    found = _BOOLEANS.get(typed.strip().lower())
+    if found is None:
+        raise _NoValue("write true or false; on and off, yes and no, 1 and 0 are the same")
+    return found
+
+
+def _integer(typed: str, definition: ResourceDefinition) -> int:
+    low, high = definition.range or (0, 80)
+    cure = f"write it like {int(low + high) // 2}"
+    number = _number(typed, cure)
+    if number != number.to_integral_value():
+        raise _NoValue(cure)
+    return int(number)
+
+
+def _float(typed: str, definition: ResourceDefinition) -> float:
+    low, high = definition.range or (0, 43)
+    cure = f"write it like {(low + high) / 2:g}"
+    exact = _number(typed, cure)
+    number = float(exact)
+    if math.isinf(number) or (number == 0 and exact):
+        raise _NoValue(f"a float has no such number; {cure}")
+    return number
+
+
+def _number(typed: str, cure: str) -> Decimal:
+    number = typed.strip()
+    if _NUMBER.fullmatch(number):
+        return Decimal(number)
+    if "," in number:
+        raise _NoValue(f"{_COMMA}{cure}")
+    raise _NoValue(f"{cure}, without a unit" if number[:1].isdigit() else cure)
+
+
+def _time(typed: str, _: ResourceDefinition) -> datetime:
+    text = typed.strip()
+    cure = f"write it like {TIME_EXAMPLE}"
+    if _EPOCH_SECONDS.fullmatch(text):
+        instant = from_epoch(int(text))
+    else:
+        try:
+            instant = datetime.fromisoformat(text)
+        except ValueError:
+            instant = None
+    if instant is None:
+        raise _NoValue(cure)
+    if instant.utcoffset() is None:
+        raise _NoValue(f"it lacks its zone, Z for UTC or an offset such as +01:00; {cure}")
+    if instant.microsecond:
+        raise _NoValue(f"a device takes whole seconds; {cure}")
+    return instant
+
+
+def _link(typed: str, _: ResourceDefinition) -> str:
+    link = objlink(typed.strip())
+    if link is None:
+        raise _NoValue(f"write object and instance id like {LINK_EXAMPLE}")
+    return link
+
+
+def _bytes(typed: str, _: ResourceDefinition) -> bytes:
+    text = typed.strip()
+    as_hex, as_base64 = _from_hex(text.removeprefix("0x")), _from_base64(text.removeprefix(BASE64_MARK))
+    if text.startswith(BASE64_MARK) and as_base64 is not None:
+        return as_base64
+    if as_hex and as_base64:
+        raise _NoValue(f"it could be hex digits or base64: write {written(as_hex[:8])!r}, or {BASE64_MARK} in front")
+    if not (found := as_hex or as_base64):
+        raise _NoValue(f"write two hex digits for each byte like {BYTES_EXAMPLE}, or base64 like {BASE64_MARK}AP8a")
+    return found
+
+
+def _from_hex(text: str) -> bytes | None:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _nothing(*_: object) -> str:
+    raise _NoValue("execute it instead of writing it")
+
+
+_READ: Mapping[ResourceType, Callable[[str, ResourceDefinition], PythonValue]] = {
+    ResourceType.STRING: _as_it_is,
+    ResourceType.INTEGER: _integer,
+    ResourceType.UNSIGNED: _integer,
+    ResourceType.FLOAT: _float,
+    ResourceType.BOOLEAN: _boolean,
+    ResourceType.OPAQUE: _bytes,
+    ResourceType.TIME: _time,
+    ResourceType.OBJLINK: _link,
+    ResourceType.CORELINK: _as_it_is,
+    ResourceType.NONE: _nothing,
+}

@@ -1,0 +1,228 @@
+"""What people type becomes the value they mean, or is refused with a reason; what is shown can be typed again."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mirror_sdk
+from mirror_sdk import ValueRefused, parse_value
+from mirror_sdk.object_table import ResourceType
+from mirror_sdk.values import ValueKind, decode, encode, written
+from mirror_sdk.values.typed import _READ
+
+SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
+CLOCK, LINK, PACKAGE, NAME, REBOOT, UNDECLARED = "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/15", "/3/0/4", "/27000/0/1"
+EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+RESOURCES = [
+    {"path": SWITCH, "value": "1", "writable": True},
+    {"path": LEVEL, "value": "10", "writable": True},
+    {"path": NAME, "value": "", "writable": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        *[(SWITCH, text, True) for text in ("true", "True", "on", "ON", "yes", " 1 ", "1\n")],
+        *[(SWITCH, text, False) for text in ("false", "FALSE", "off", "Off", "no", "0")],
+        *[(LEVEL, text, 55) for text in ("55", " 55 ", "+55", "055", "55.0", "5.5e1")],
+        (SECONDS, "-3", -3),
+        (SECONDS, "9007199254740993", 9007199254740993),
+        (UNSIGNED, str(2**64 - 1), 2**64 - 1),
+        *[(SET_POINT, text, 21.5) for text in ("21.5", "2.15e1", "2.15E+1", " 21.50\t")],
+        *[(SET_POINT, text, 0.5) for text in (".5", "0.5", "5e-1")],
+        (SET_POINT, "55", 55.0),
+        (SET_POINT, "5.", 5.0),
+        *[(CLOCK, f"2026-01-05{text}", EIGHT) for text in ("T08:00:00Z", " 08:00:00+00:00", "T09:00:00.000+01:00")],
+        (CLOCK, " 1767600000 ", EIGHT),
+        (LINK, " 3303:0 ", "3303:0"),
+        *[(PACKAGE, text, b"\x00\xff\x1a") for text in ("00 ff 1a", "00FF1A", "0x00 ff 1a", "base64:AP8a", "AP8a")],
+        (PACKAGE, "base64:deadbeef", b"u\xe6\x9dm\xe7\x9f"),
+        (PACKAGE, "base64:", b""),
+        (NAME, " as it is ", " as it is "),
+        (NAME, "", ""),
+        (NAME, "5,5", "5,5"),
+        (UNDECLARED, "0012", "0012"),
+    ],
+)
+def test_what_people_type_is_the_value_they_mean(path, text, value):
+    read = parse_value(text, path)
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        *[
+            (path, text, r"write it like \d")
+            for path in (LEVEL, SET_POINT, SECONDS)
+            for text in ("", " ", "nan", "inf")
+        ],
+        *[(path, "5,5", "comma is neither a decimal point") for path in (LEVEL, SET_POINT)],
+        *[(path, "1,000", "nor stands between thousands") for path in (LEVEL, SET_POINT)],
+        *[(path, text, "without a unit") for path in (LEVEL, SET_POINT) for text in ("12abc", "40 %", "1_0", "1 0")],
+        *[(path, "٣", "takes a .* number") for path in (LEVEL, SET_POINT)],
+        (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),
+        (LEVEL, "5.5", "takes a whole number from 0 to 100, not '5.5'; write it like 50"),
+        (SECONDS, str(2**63), "at most 64 bits"),
+        (SECONDS, "9" * 5000, "whole number"),
+        (SECONDS, "1e999", "at most 64 bits"),
+        (UNSIGNED, "-1", "from 0 on"),
+        (SET_POINT, "1e999", "a float has no such number"),
+        (SET_POINT, "1e-999", "a float has no such number"),
+        *[(SWITCH, text, "takes a boolean, .* write true or false") for text in ("", "2", "maybe", "tru", "1.0")],
+        *[(CLOCK, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
+        *[(CLOCK, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
+        (CLOCK, "2026-01-05T08:00:00.5Z", "whole seconds"),
+        (CLOCK, "9" * 12, "write it like"),
+        *[(LINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
+        *[(PACKAGE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
+        (PACKAGE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
+        (PACKAGE, "0x00ff1a", "hex digits or base64"),
+        (NAME, "\ud800", "UTF-8"),
+        (UNDECLARED, "\ud800", "UTF-8"),
+        (REBOOT, "1", "execute it instead"),
+    ],
+)
+def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example(path, text, told):
+    with pytest.raises(ValueRefused, match=told) as caught:
+        parse_value(text, path)
+    assert str(caught.value).startswith(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_no_path_or_no_text_is_refused():
+    with pytest.raises(ValueError, match="is not a resource path"):
+        parse_value("55", "3311/0/5851")
+    with pytest.raises(TypeError, match="text must be a text, not a int"):
+        parse_value(55, LEVEL)
+    with pytest.raises(TypeError, match="path must be a text"):
+        parse_value("55", None)
+
+
+def test_every_declared_type_can_be_typed():
+    assert set(_READ) == set(ResourceType)
+
+
+VALUES = {
+    SWITCH: st.booleans(),
+    LEVEL: st.integers(0, 100),
+    SECONDS: st.integers(-(2**63), 2**63 - 1),
+    UNSIGNED: st.integers(0, 2**64 - 1),
+    SET_POINT: st.floats(allow_nan=False, allow_infinity=False),
+    CLOCK: st.datetimes(timezones=st.just(UTC)).map(lambda at: at.replace(microsecond=0)),
+    LINK: st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535)),
+    PACKAGE: st.binary(),
+    NAME: st.text(st.characters(codec="utf-8")),
+    UNDECLARED: st.text(st.characters(codec="utf-8")),
+}
+A_VALUE = st.sampled_from(list(VALUES)).flatmap(lambda path: st.tuples(st.just(path), VALUES[path]))
+
+
+@given(A_VALUE)
+def test_what_is_shown_of_a_value_can_be_typed_again(pair):
+    path, value = pair
+    had = decode(*encode(value, path), path)
+    assert parse_value(written(had.python), path) == value
+    if had.kind is not ValueKind.OPAQUE:
+        assert parse_value(str(had), path) == value
+
+
+@given(st.binary(min_size=1))
+def test_base64_as_it_is_shown_is_read_or_refused_and_never_misread(raw):
+    shown = decode(*encode(raw, PACKAGE), PACKAGE).to_dict()["base64"]
+    assert parse_value(f"base64:{shown}", PACKAGE) == raw
+    with suppress(ValueRefused):
+        assert parse_value(shown, PACKAGE) == raw
+
+
+@given(st.text(), st.sampled_from([*VALUES, REBOOT]))
+def test_any_text_is_a_value_that_can_be_sent_or_refused(text, path):
+    with suppress(ValueRefused):
+        encode(parse_value(text, path), path, allow_read_only=True)
+
+
+@pytest.mark.parametrize(("path", "value"), [(SWITCH, "false"), (LEVEL, "55"), (SET_POINT, "5,5"), (LINK, "3303")])
+def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
+    with pytest.raises(ValueRefused, match=r"text= .*mirror_sdk\.parse_value\(text, path\)") as caught:
+        encode(value, path)
+    assert "bool(" not in str(caught.value)
+    assert "round(" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("path", "value"), [(SWITCH, 1), (SWITCH, None), (LEVEL, 5.5), (LEVEL, np.array([1]))])
+def test_advice_is_never_a_conversion_that_changes_the_value(path, value):
+    with pytest.raises(ValueRefused) as caught:
+        encode(value, path)
+    assert "bool(" not in str(caught.value)
+    assert "round(" not in str(caught.value)
+
+
+def test_it_is_a_public_name():
+    assert mirror_sdk.parse_value is parse_value
+    assert "parse_value" in mirror_sdk.__all__
+
+
+@pytest.fixture
+def light(client, bench):
+    return bench.add_device("light", RESOURCES)
+
+
+@pytest.mark.parametrize(("path", "text", "value"), [(SWITCH, "off", False), (LEVEL, " 55 ", 55), (NAME, "", "")])
+def test_a_typed_value_is_written(client, light, path, text, value):
+    client.write_value(light, path, text=text)
+    assert client.read_value(light, path) == value
+    assert client.begin_write(light, path, text=text).exception() is None
+
+
+def test_a_typed_value_is_written_in_the_content_type_asked_for(client, light):
+    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
+    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}])
+def test_a_value_or_a_text_is_written_and_never_both(client, light, arguments):
+    for write in (client.write_value, client.begin_write):
+        with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
+            write(light, LEVEL, **arguments)
+    assert client.get_device(light)[LEVEL].desired is None
+
+
+def test_a_text_that_is_no_value_is_not_sent(client, light):
+    with pytest.raises(ValueRefused, match="decimal point"):
+        client.write_value(light, LEVEL, text="5,5")
+    assert client.get_device(light)[LEVEL].desired is None
+
+
+def test_a_text_among_the_values_of_a_plan_is_told_what_reads_it(client, light):
+    plan = client.plan(pd.DataFrame({"device_id": light, "path": [SWITCH], "value": ["false"]}))
+    assert plan.frame["check"].tolist() == ["wrong_type"]
+    assert "parse_value" in plan.frame["reason"][0]
+
+
+def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed(client, light):
+    table = pd.DataFrame(
+        [(light, SWITCH, "false"), (light, LEVEL, " 55 "), (light, NAME, None)], columns=["device_id", "path", "text"]
+    )
+    assert client.plan(table).apply()["status"].tolist() == ["success"] * 2
+    assert client.read_value(light, SWITCH) is False
+    assert client.read_value(light, LEVEL) == 55
+
+
+def test_a_text_of_a_plan_that_is_no_value_is_refused_in_its_row(client, light):
+    rows = [(light, LEVEL, "5,5"), (light, LEVEL, "101"), (light, SWITCH, "maybe"), (light, "no path", "x")]
+    frame = client.plan(pd.DataFrame(rows, columns=["device", "path", "text"])).frame
+    assert frame["decision"].tolist() == ["refuse"] * 4
+    assert frame["check"].tolist() == ["wrong_type", "out_of_range", "wrong_type", "unknown_resource"]
+    assert "decimal point" in frame["reason"][0]
+
+
+def test_a_plan_has_values_or_texts(client, light):
+    table = pd.DataFrame({"device_id": light, "path": [LEVEL], "value": [1], "text": ["1"]})
+    with pytest.raises(ValueRefused, match="both a column value and a column text"):
+        client.plan(table)

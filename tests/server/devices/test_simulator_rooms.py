@@ -1,0 +1,148 @@
+"""A room comes after its set-point: what is written there warms and cools it."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_server.devices import models
+from mirror_server.devices.device import SimulatedDevice, seeded_device
+from mirror_server.devices.link import Content, Observe, Outcome, Write
+from mirror_server.devices.models import Setting
+
+TEMPERATURE = "/3303/0/5700"
+SET_POINT = "/3308/0/5900"
+THERMOSTAT = 5
+MINUTE, HOUR = 60_000, 3_600_000
+BEGIN_AT = 1_795_176_000_000
+"""An afternoon: the curve of a set-point has stood still for hours."""
+
+NOISE = 0.35
+"""The noise of a room, and what rounding adds."""
+
+numbers = st.integers(50, 350).map(lambda tenths: f"{tenths / 10:.1f}")
+
+
+@pytest.fixture
+def room(world) -> str:
+    world.simulator.start(6)
+    return world.id_of("thermostat-01")
+
+
+def write(world, room, celsius: str) -> None:
+    assert world.send(room, Write(SET_POINT, Content(celsius.encode()))).outcome is Outcome.DONE
+
+
+def celsius(world, room) -> float:
+    return float(world.value(room, TEMPERATURE))
+
+
+def test_a_room_warms_up_and_cools_down_again_when_it_is_undone(world, room):
+    before, undone = celsius(world, room), world.value(room, SET_POINT)
+    write(world, room, "28.0")
+    assert celsius(world, room) == before, "nothing is measured between two measurements"
+    world.advance(30 * 60)
+    half_way = celsius(world, room)
+    assert before + 2 < half_way < 27
+    world.advance(3 * 3600)
+    assert abs(celsius(world, room) - 28) <= NOISE
+    write(world, room, undone)
+    world.advance(3 * 3600)
+    assert abs(celsius(world, room) - float(undone)) <= NOISE
+
+
+def test_what_is_observed_nears_the_set_point_minute_by_minute(world, room):
+    world.send(room, Observe(TEMPERATURE))
+    write(world, room, "12")
+    world.advance(2 * 3600)
+    values = [float(value) for value in world.diary.values(TEMPERATURE)]
+    assert len(values) > 30
+    assert values[0] > 19
+    assert abs(values[-1] - 12) < 0.6
+    assert all(later <= earlier + 0.1 for earlier, later in pairwise(values))
+
+
+def test_the_knob_of_the_device_does_the_same(world, room):
+    world.simulator.set_value(room, SET_POINT, value="26")
+    world.advance(3 * 3600)
+    assert abs(celsius(world, room) - 26) <= NOISE
+
+
+def test_a_restart_changes_nothing(world, room):
+    write(world, room, "28")
+    world.advance(1200)
+    write(world, room, "6")
+    world.advance(600)
+    before = celsius(world, room)
+    world.restart()
+    assert celsius(world, room) == before
+    world.advance(3 * 3600)
+    assert abs(celsius(world, room) - 6) <= NOISE
+
+
+def test_one_room_is_not_another(world):
+    world.simulator.start(12)
+    first, second = world.id_of("thermostat-01"), world.id_of("thermostat-02")
+    before = celsius(world, second)
+    write(world, first, "30")
+    world.advance(3 * 3600)
+    assert abs(celsius(world, second) - before) <= 2 * NOISE
+
+
+@pytest.mark.parametrize("text", ["warm", "", "nan", "1" * 400, "99"])
+def test_a_set_point_that_no_room_could_have_leaves_the_room_to_its_curve(world, room, text):
+    untouched = SimulatedDevice.from_json(world.shelf.documents[room])
+    world.simulator.set_value(room, SET_POINT, value=text)
+    world.advance(3600)
+    assert world.value(room, TEMPERATURE) == untouched.reading(TEMPERATURE, world.clock.now()).text
+
+
+def test_a_set_point_that_the_device_gave_up_leaves_the_room_to_its_curve(world, room):
+    write(world, room, "30")
+    world.simulator.remove_resource(room, SET_POINT)
+    world.advance(3600)
+    assert celsius(world, room) < 25
+
+
+def test_a_set_point_that_an_earlier_version_stored_steers_the_room(world, room):
+    write(world, room, "30")
+    document = json.loads(world.shelf.documents[room])
+    del document["room_celsius"]
+    world.shelf.documents[room] = json.dumps(document)
+    world.restart(after_seconds=3 * 3600)
+    assert abs(celsius(world, room) - 30) <= NOISE
+
+
+@given(st.integers(0, 50), st.integers(0, 10 * 24 * 60))
+def test_a_room_nobody_touched_runs_as_ever(number, minutes):
+    device = seeded_device(7, THERMOSTAT + 6 * number, BEGIN_AT)
+    reading = device.reading(TEMPERATURE, BEGIN_AT + minutes * MINUTE)
+    assert reading.text == models.heated_temperature(device.key, reading.measured_at)
+
+
+@given(st.lists(st.tuples(numbers, st.integers(0, 4 * HOUR)), min_size=1, max_size=6))
+def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps(steps):
+    device, now = seeded_device(7, THERMOSTAT, BEGIN_AT), BEGIN_AT
+    for text, waits in steps:
+        before = device.reading(TEMPERATURE, now)
+        device.set_value(SET_POINT, text, now)
+        assert device.reading(TEMPERATURE, now) == before
+        began = float(before.text)
+        now += waits
+        after = float(device.reading(TEMPERATURE, now).text)
+        assert min(began, float(text)) - 2 * NOISE <= after <= max(began, float(text)) + 2 * NOISE
+        assert SimulatedDevice.from_json(device.to_json()) == device
+
+
+@given(st.floats(5, 35), st.floats(5, 35), st.integers(0, 10**12), st.integers(0, 10**9))
+def test_the_longer_ago_the_nearer(celsius, began, at, elapsed):
+    setting = Setting(celsius, at, began)
+    far, near = (
+        abs(models.room_celsius("7/5", at + later, setting) - celsius) for later in (elapsed, elapsed + 30 * MINUTE)
+    )
+    assert near <= far
+    assert far <= abs(began - celsius) + 1e-9

@@ -1,0 +1,211 @@
+"""The key of a demo is kept beside its database, for its owner alone, and comes back only while it is good."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_server import demo_key, keys
+from mirror_server.core.errors import Refusal
+from mirror_server.demo_key import KeyFileError, distrusted, kept_key
+from mirror_server.keys import DEFAULT_SCOPES, Gate, Scope, Standing
+from mirror_server.store import keys as stored_keys
+from mirror_server.store.database import Database
+
+pytestmark = pytest.mark.sqlite
+
+NOW = 1_800_000_000_000
+DAY = 24 * 3600 * 1000
+ELSEWHERE = f"ak_0123456789abcdef_{'x' * 43}"
+
+
+class Demo:
+    """What a demo has: a database, a file of that name, and the key beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "mirror.db"
+        self.file = folder / "mirror.db.key"
+        self.database = Database(f"sqlite:///{self.path}")
+
+    def start(self) -> demo_key.DemoKey:
+        return kept_key(self.database, self.path, NOW)
+
+    def admits(self, key: str, at: int = NOW) -> bool:
+        try:
+            _, scopes = Gate(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
+        except Refusal:
+            return False
+        return scopes == frozenset(Scope)
+
+    def all_keys(self) -> list[stored_keys.StoredKey]:
+        with self.database.read() as session:
+            return stored_keys.list_all(session)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    made = Demo(tmp_path)
+    yield made
+    made.database.close()
+
+
+def app_of(key: str) -> str:
+    return key.split("_")[1]
+
+
+def test_the_second_start_has_the_key_of_the_first_one(demo, tmp_path):
+    first, second = demo.start(), demo.start()
+    assert first.key == second.key
+    assert demo.admits(first.key)
+    assert first.note == second.note
+    assert str(demo.file) in first.note
+    assert first.problem == second.problem == ""
+    assert len(demo.all_keys()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if "key" in path.name) == ["mirror.db.key"]
+
+
+def test_the_owner_alone_can_read_it_whatever_the_umask(demo):
+    before = os.umask(0)
+    try:
+        demo.start()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(demo.file.stat().st_mode) == 0o600
+
+
+def test_a_new_database_takes_over_the_key_that_is_there(demo, tmp_path):
+    key = demo.start().key
+    (tmp_path / "other").mkdir()
+    other = Demo(tmp_path / "other")
+    demo.file.rename(other.file)
+    assert other.start().key == key
+    assert other.admits(key)
+    other.database.close()
+
+
+def test_a_database_of_before_keeps_its_application(demo):
+    old = keys.reissue(demo.database, demo_key.NAME, tuple(Scope), NOW)
+    key = demo.start().key
+    assert app_of(key) == app_of(old)
+    assert (demo.admits(old), demo.admits(key)) == (False, True)
+
+
+def test_a_file_that_was_removed_makes_the_key_anew_for_the_same_application(demo):
+    old = demo.start().key
+    demo.file.unlink()
+    key = demo.start().key
+    assert (app_of(key), demo.admits(old), demo.admits(key)) == (app_of(old), False, True)
+
+
+def test_a_key_that_was_revoked_stays_useless(demo):
+    revoked = demo.start().key
+    assert demo.database.write(lambda session: stored_keys.revoke(session, app_of(revoked), NOW))
+    new = demo.start()
+    assert app_of(new.key) != app_of(revoked)
+    assert (demo.admits(revoked), demo.admits(new.key)) == (False, True)
+    assert "was revoked" in new.problem
+    assert demo.start() == new._replace(problem="")
+
+
+def test_a_key_that_was_revoked_is_not_made_anew_without_its_file_either(demo):
+    revoked = demo.start().key
+    demo.database.write(lambda session: stored_keys.revoke(session, app_of(revoked), NOW))
+    demo.file.unlink()
+    assert app_of(demo.start().key) != app_of(revoked)
+
+
+def test_a_key_that_was_renewed_is_renewed_again_and_what_the_operator_has_is_good_for_a_day(demo):
+    old = demo.start().key
+    of_operator = keys.renew(demo.database, app_of(old), 0, NOW)
+    new = demo.start()
+    assert app_of(new.key) == app_of(old)
+    assert [demo.admits(key) for key in (old, of_operator, new.key)] == [False, True, True]
+    assert [demo.admits(key, NOW + DAY) for key in (of_operator, new.key)] == [False, True]
+    assert "was renewed elsewhere" in new.problem
+    assert demo.start() == new._replace(problem="")
+
+
+@pytest.mark.parametrize("content", ["", "ak_short\n", "\x00\xff", f"{ELSEWHERE}\n{ELSEWHERE}", "x" * 5000])
+def test_what_is_no_key_is_refused_and_nothing_is_changed(demo, content):
+    demo.file.write_text(content)
+    demo.file.chmod(0o600)
+    with pytest.raises(KeyFileError, match=r"does not hold the key of this demo.*remove it"):
+        demo.start()
+    assert demo.all_keys() == []
+    assert demo.file.read_text() == content
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o777])
+def test_a_file_that_others_may_use_is_refused(demo, mode):
+    key = demo.start().key
+    demo.file.chmod(mode)
+    with pytest.raises(KeyFileError, match="others may use it; if nobody has, chmod 600") as refusal:
+        demo.start()
+    assert key not in str(refusal.value)
+    demo.file.chmod(0o600)
+    assert demo.start().key == key
+
+
+@pytest.mark.parametrize("target", ["another file", "nothing"])
+def test_a_link_is_not_followed(demo, tmp_path, target):
+    other = tmp_path / "other"
+    if target == "another file":
+        other.write_text(f"{ELSEWHERE}\n")
+        other.chmod(0o600)
+    demo.file.symlink_to(other)
+    with pytest.raises(KeyFileError, match="it is a link; remove it"):
+        demo.start()
+    assert demo.all_keys() == []
+    assert other.exists() == (target == "another file")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused_without_waiting(demo, make):
+    make(demo.file, 0o700)
+    with pytest.raises(KeyFileError, match="it is no file"):
+        demo.start()
+
+
+def test_a_file_of_another_user_is_not_trusted(demo):
+    demo.start()
+    status = demo.file.stat()
+    assert distrusted(status) == ""
+    of_other = os.stat_result([*status[:4], status.st_uid + 1, *status[5:10]])
+    assert "belongs to another user" in distrusted(of_other)
+
+
+@given(st.integers(0, 0o777))
+def test_only_what_its_owner_alone_may_use_is_trusted(mode):
+    status = os.stat_result([stat.S_IFREG | mode, 0, 0, 1, os.geteuid(), 0, 0, 0, 0, 0])
+    assert (distrusted(status) == "") == (mode & 0o077 == 0)
+
+
+def test_a_key_that_cannot_be_kept_is_good_and_the_next_start_is_told_of(demo, tmp_path):
+    # No name of a file is that long, with the ending of the part of it.
+    path = tmp_path / ("x" * 248)
+    key, note, problem = kept_key(demo.database, path, NOW)
+    assert demo.admits(key)
+    assert note == ""
+    assert "cannot keep the key in" in problem
+    assert "the next start makes another" in problem
+
+
+def test_a_link_to_the_database_has_the_key_of_the_database(demo, tmp_path):
+    key = demo.start().key
+    link = tmp_path / "linked.db"
+    link.symlink_to(demo.path)
+    assert kept_key(demo.database, link, NOW).key == key
+
+
+def test_how_a_key_stands(demo):
+    assert keys.standing(demo.database, ELSEWHERE) is Standing.UNKNOWN
+    key = keys.create(demo.database, "app", DEFAULT_SCOPES, NOW)
+    assert keys.standing(demo.database, key) is Standing.IN_USE
+    renewed = keys.renew(demo.database, "app", 60, NOW)
+    assert [keys.standing(demo.database, one) for one in (key, renewed)] == [Standing.RENEWED, Standing.IN_USE]
