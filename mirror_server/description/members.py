@@ -84,6 +84,10 @@ _OF_MODELS = {
         "last_contact_at": "When anything last came from the device: a registration, its update or end, a value, an"
         " answer; an extension.",
     },
+    "DeviceContacts": {
+        "heard_at": "When something the device sent of its own accord was told to the application: a value, a"
+        " registration, an update of it; the newest last, 50 at most.",
+    },
     "DeviceObject": {
         "created_at": "When this answer was made.",
         "updated_at": "The device's last registration event.",
