@@ -16,7 +16,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -32,6 +32,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts
 from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
@@ -44,8 +45,6 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -621,6 +620,7 @@ class AsyncMirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -922,6 +922,7 @@ class AsyncMirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
@@ -1217,17 +1218,19 @@ class AsyncMirrorClient:
     ) -> AsyncRecorder:
         """Record the log from now on, on a task of its own, until the recorder is stopped.
 
-        The recording is a folder of Parquet files, which pandas reads as one, and
-        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
-        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
-        kind ``gap``. A state table is kept from the beginning and after each loss.
+        The recording is a folder of Parquet files, and nothing else, which pandas, Arrow, DuckDB, Polars and Dask read
+        as one table at every moment: what was recorded until ``rotate_seconds`` ago, or less. What is newer, and the
+        state tables from the beginning and after each loss, stand beside it (``_run.parquet.mirror``; copy and remove
+        both together), and :class:`mirror_sdk.recording.Recording` reads all of it. Where a recorder was stopped or
+        killed, the next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a
+        row of the kind ``gap``.
 
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
-            rotate_seconds: How old it may become.
+            rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
 
         Raises:
@@ -1354,9 +1357,9 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return await off_loop(step.reasons)
+    async def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return await off_loop(step.do)
         if isinstance(step, Pause):
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)

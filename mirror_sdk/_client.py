@@ -15,7 +15,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
@@ -30,6 +30,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -40,8 +41,6 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -598,6 +597,7 @@ class MirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -908,6 +908,7 @@ class MirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
@@ -1184,17 +1185,19 @@ class MirrorClient:
     ) -> Recorder:
         """Record the log from now on, on a thread of its own, until the recorder is stopped.
 
-        The recording is a folder of Parquet files, which pandas reads as one, and
-        :class:`mirror_sdk.recording.Recording` with what it can be asked. Where a recorder was stopped or killed, the
-        next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a row of the
-        kind ``gap``. A state table is kept from the beginning and after each loss.
+        The recording is a folder of Parquet files, and nothing else, which pandas, Arrow, DuckDB, Polars and Dask read
+        as one table at every moment: what was recorded until ``rotate_seconds`` ago, or less. What is newer, and the
+        state tables from the beginning and after each loss, stand beside it (``_run.parquet.mirror``; copy and remove
+        both together), and :class:`mirror_sdk.recording.Recording` reads all of it. Where a recorder was stopped or
+        killed, the next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a
+        row of the kind ``gap``.
 
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
             rotate_bytes: How large a file may become before the next one is begun.
-            rotate_seconds: How old it may become.
+            rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
 
         Raises:
@@ -1326,9 +1329,9 @@ class MirrorClient:
             found: T = end.value
             return found
 
-    def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return step.reasons()
+    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return step.do()
         if isinstance(step, Pause):
             return self._sender.pause(step, deadline)
         return self._send(step, deadline)

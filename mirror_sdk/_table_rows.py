@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from mirror_sdk._output import Row, without_formula
-from mirror_sdk._visible import shown_names
+from mirror_sdk._output import Row
+from mirror_sdk._visible import shown_names, without_formula
 from mirror_sdk.frames import value_column
 from mirror_sdk.frames.requests import RequestStatus
 
@@ -74,7 +74,7 @@ def _names(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def write_csv(frame: pd.DataFrame, file: Path) -> None:
-    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._output.without_formula` has them.
+    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._visible.without_formula` has them.
 
     Raises:
         OSError: The file cannot be written.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
+from mirror_sdk._output import Form, form_options, show
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._visible import with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused

@@ -141,8 +141,9 @@ class AsyncRecorder:
 
     async def _step(self) -> None:
         after = self._reader.position
-        batch = await self._reader.read(DEFAULT_HOLD_SECONDS)
+        batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
         if self._reader.last_failure is not None:
+            await _finish(self._tape.folder.seal_when_due)
             return
         await _finish(self._tape.write, batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:

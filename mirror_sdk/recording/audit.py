@@ -37,6 +37,10 @@ class Audit(JsonForm):
         events: How many events it holds, each counted once.
         duplicates: How many were there more than once.
         holes: What is missing.
+        sealed_events: How many of the events stand in whole files, where every program that reads Parquet sees them.
+            :class:`Recording` reads the others too; a recorder seals them every few minutes and at its end, and
+            :meth:`Recording.seal` does where one was killed.
+        sealed_until_at: Up to when the whole files cover what came.
     """
 
     complete: bool
@@ -47,6 +51,8 @@ class Audit(JsonForm):
     events: int
     duplicates: int
     holes: tuple[Hole, ...]
+    sealed_events: int
+    sealed_until_at: datetime | None
 
     def __str__(self) -> str:
         if self.from_at is None or self.until_at is None:
@@ -56,10 +62,24 @@ class Audit(JsonForm):
             f"{word} from {write_timestamp(self.from_at)} to {write_timestamp(self.until_at)}: {self.events} events, "
             f"log positions {self.after_seq} to {self.last_seq}"
         )
-        return "\n".join([text, *(f"missing {hole}" for hole in self.holes)])
+        lines = [text, *(f"missing {hole}" for hole in self.holes)]
+        if self.sealed_events < self.events:
+            lines.append(
+                f"in whole files, which every program sees: {self.sealed_events} events; the others are read by "
+                "Recording, and sealed by a recorder every few minutes, or by Recording.seal()"
+            )
+        return "\n".join(lines)
 
 
-def audit(spans: Sequence[Span], gaps: Sequence[tuple[int | None, int | None]], events: int, duplicates: int) -> Audit:
+def audit(
+    spans: Sequence[Span],
+    gaps: Sequence[tuple[int | None, int | None]],
+    *,
+    events: int,
+    duplicates: int,
+    sealed_events: int,
+    sealed_until_at: datetime | None,
+) -> Audit:
     """The audit of a recording.
 
     Args:
@@ -67,6 +87,8 @@ def audit(spans: Sequence[Span], gaps: Sequence[tuple[int | None, int | None]], 
         gaps: First and last number of what the log had dropped; ``None`` where it began anew.
         events: How many events it holds.
         duplicates: How many more there were.
+        sealed_events: How many of the events stand in whole files.
+        sealed_until_at: Up to when those cover what came.
     """
     holes = [
         Hole(first_seq=first, last_seq=last, reason="the log had dropped them")
@@ -91,4 +113,6 @@ def audit(spans: Sequence[Span], gaps: Sequence[tuple[int | None, int | None]], 
         events=events,
         duplicates=duplicates,
         holes=tuple(holes),
+        sealed_events=sealed_events,
+        sealed_until_at=sealed_until_at,
     )

@@ -1,16 +1,13 @@
-"""The files of a recording, and what each holds.
-
-``part-000001.parquet`` are sealed and hold events. ``_journal-000002.arrows`` is what is being written: an Arrow stream
-of which a cut-off end is left out. ``_state-000001.parquet`` are state tables to begin from. ``_recording.json`` says
-what is recorded. Names with an underscore are passed over by pandas and Arrow when they read the folder.
-"""
+"""What each file of a recording holds, and how it is written: as a whole or not at all."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -24,6 +21,20 @@ from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.frames.state import REVISIONS, STATE_SCHEMA
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
+from mirror_sdk.recording.layout import (
+    about_path,
+    journal_numbers,
+    journal_path,
+    older_about_path,
+    older_journal_path,
+    older_lock_path,
+    older_state_path,
+    part_numbers,
+    part_path,
+    state_numbers,
+    state_path,
+    unfinished_path,
+)
 
 STORED_SCHEMA = pa.schema(
     [
@@ -38,53 +49,65 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """Of the years 1 to 9999, since 1970."""
 
+_ADDED = frozenset({"endpoint_name", "unit"})
+"""Columns that recordings of before do not have."""
+
+_ABOUT = b"mirror_recording"
 _SPAN = b"span"
 _SPANS = b"mirror_spans"
 
 
 class About(BaseModel):
-    """What a recording is of; two with other answers cannot be one. ``key`` is not told by old recordings."""
+    """What a recording is of; two with other answers cannot be one.
 
-    version: int = 1
+    ``key`` and ``id`` are not told by old recordings. The ``id`` is for what stands beside a folder to be known as its.
+    """
+
+    version: int = 2
+    id: str | None = None
     server: str
     key: str | None = None
     devices: list[str] | None
     paths: list[str] | None
 
 
+class Piece(NamedTuple):
+    """What stands under one number: events, and how far they cover the log; whether in a whole file or a journal."""
+
+    events: pa.Table
+    spans: list[Span]
+    is_sealed: bool
+
+
 def read_about(folder: Path) -> About | None:
     """What the recording in a folder is of; ``None`` where there is none.
 
+    A folder that was copied without what is beside it is a recording still. What is left beside a folder that was
+    removed is none.
+
     Raises:
-        ValueRefused: The folder holds something else.
+        ValueRefused: The folder holds something else, or beside it is what belongs to another one.
     """
-    try:
-        return About.model_validate_json((folder / "_recording.json").read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except ValidationError as exc:
-        raise ValueRefused(f"{folder / '_recording.json'} is not that of a recording; give another folder") from exc
+    numbers = part_numbers(folder)
+    older = _read_about(older_about_path(folder))
+    if not numbers:
+        return older
+    told = _about_of_part(part_path(folder, numbers[0]))
+    if older is not None:
+        return told or older
+    rest = _read_about(about_path(folder))
+    if told is not None and rest is not None and told.id != rest.id:
+        raise ValueRefused(
+            f"{about_path(folder).parent} belongs to another recording than {folder}; bring the one that was beside it,"
+            " or remove it"
+        )
+    return rest or told
 
 
 def write_about(folder: Path, about: About) -> None:
-    """Make a folder a recording."""
-    replace_file(folder / "_recording.json", about.model_dump_json().encode())
-
-
-def part_numbers(folder: Path) -> list[int]:
-    """The numbers of the sealed files, in order."""
-    return _numbers(folder, "part-*.parquet")
-
-
-def journal_numbers(folder: Path) -> list[int]:
-    """The numbers of the journals that were not sealed, in order."""
-    sealed = set(part_numbers(folder))
-    return [number for number in _numbers(folder, "_journal-*.arrows") if number not in sealed]
-
-
-def state_numbers(folder: Path) -> list[int]:
-    """The numbers of the state tables, in order."""
-    return _numbers(folder, "_state-*.parquet")
+    """Say what is recorded, for who goes on with it."""
+    unfinished_path(folder).write_text(about.model_dump_json(), encoding="utf-8")
+    _finish(folder, about_path(folder))
 
 
 def event_numbers(folder: Path) -> list[int]:
@@ -92,53 +115,131 @@ def event_numbers(folder: Path) -> list[int]:
 
     Files that were sealed while the folder was listed may be missing from the list, but not from the folder.
     """
-    found = {*_numbers(folder, "_journal-*.arrows"), *part_numbers(folder)}
+    found = {*journal_numbers(folder), *part_numbers(folder)}
     return list(range(min(found), max(found) + 1)) if found else []
 
 
-def part_path(folder: Path, number: int) -> Path:
-    """Where a sealed file is."""
-    return folder / f"part-{number:06}.parquet"
-
-
-def journal_path(folder: Path, number: int) -> Path:
-    """Where a journal is."""
-    return folder / f"_journal-{number:06}.arrows"
-
-
-def state_path(folder: Path, number: int) -> Path:
-    """Where a state table is."""
-    return folder / f"_state-{number:06}.parquet"
-
-
-def read_part(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
-    """Events and coverage of a sealed file.
+def read_part(folder: Path, number: int) -> Piece:
+    """What a whole file holds.
 
     Raises:
+        FileNotFoundError: There is none.
         RecordingDamaged: It is not as it was written.
     """
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         spans = read_spans(table.schema.metadata[_SPANS])
-        return _checked(table.replace_schema_metadata(None)), spans
+        return Piece(_checked(table.replace_schema_metadata(None)), spans, is_sealed=True)
 
 
-def read_journal(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
-    """Events and coverage of a journal, as far as it was written to its end."""
-    batches, spans = [], []
-    for batch, span in _whole_batches(journal_path(folder, number)):
-        batches.append(batch)
-        spans += span
-    return pa.Table.from_batches(batches, schema=STORED_SCHEMA), merge(spans)
+def read_journal(folder: Path, number: int) -> Piece:
+    """What a journal holds, as far as it was written to its end.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    tables, spans = [STORED_SCHEMA.empty_table()], []
+    with _first_of(journal_path(folder, number), older_journal_path(folder, number)).open("rb") as journal:
+        for table, span in _whole_batches(journal):
+            tables.append(table)
+            spans += span
+    return Piece(pa.concat_tables(tables), merge(spans), is_sealed=False)
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
-    """A state table.
+    """A state table, also while it is being moved.
 
     Raises:
+        FileNotFoundError: There is none.
         RecordingDamaged: It is not as it was written.
     """
-    with _undamaged(state_path(folder, number)) as path:
+    for path in (state_path(folder, number), older_state_path(folder, number)):
+        with suppress(FileNotFoundError):
+            return _read_state(path)
+    return _read_state(state_path(folder, number))
+
+
+def read_numbered(folder: Path, number: int) -> Piece:
+    """What stands under a number, also while its journal is being sealed; nothing where a user removed it.
+
+    Raises:
+        RecordingDamaged: The whole file is not as it was written.
+    """
+    # A journal is removed when its whole file is there, so one that is gone after the first look was sealed since.
+    for read in (read_part, read_journal, read_part):
+        with suppress(FileNotFoundError):
+            return read(folder, number)
+    return Piece(STORED_SCHEMA.empty_table(), [], is_sealed=True)
+
+
+def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
+    """What stands beside a batch of a journal."""
+    return {} if span is None else {_SPAN: write_spans([span])}
+
+
+def seal(folder: Path, number: int, about: About) -> None:
+    """Make a whole file of a journal; cut off at any moment, either of them is there."""
+    write_part(folder, number, read_journal(folder, number), about)
+    remove_journal(folder, number)
+
+
+def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
+    """Write a whole file of what a journal held, or write one anew."""
+    # The key is no news for whom the events are handed on to.
+    metadata = {_ABOUT: about.model_dump_json(exclude={"key"}).encode(), _SPANS: write_spans(piece.spans)}
+    pq.write_table(
+        piece.events.replace_schema_metadata(metadata),
+        unfinished_path(folder),
+        compression="zstd",
+        write_page_checksum=True,
+    )
+    _finish(folder, part_path(folder, number))
+
+
+def remove_journal(folder: Path, number: int) -> None:
+    """Remove a journal that was sealed."""
+    journal_path(folder, number).unlink(missing_ok=True)
+    older_journal_path(folder, number).unlink(missing_ok=True)
+
+
+def write_state(folder: Path, state: pd.DataFrame) -> None:
+    """Keep one more state table."""
+    state.to_parquet(unfinished_path(folder), write_page_checksum=True)
+    _finish(folder, state_path(folder, max(state_numbers(folder), default=0) + 1))
+
+
+def bring_into_layout(folder: Path, about: About) -> None:
+    """Make all whole files of one schema, and move the state tables beside them; cut off, it can be done again.
+
+    Raises:
+        RecordingDamaged: A file is not as it was written.
+    """
+    for number in part_numbers(folder):
+        piece, schema = read_part(folder, number), pq.read_schema(part_path(folder, number))
+        if not schema.equals(STORED_SCHEMA) or _ABOUT not in schema.metadata:
+            write_part(folder, number, piece, about)
+    for number in state_numbers(folder):
+        with suppress(FileNotFoundError):
+            older_state_path(folder, number).replace(state_path(folder, number))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what is of no use any more: what a kill cut off, and the lock of the older layout."""
+    for leftover in (unfinished_path(folder), older_lock_path(folder), *folder.glob("*.unfinished")):
+        leftover.unlink(missing_ok=True)
+
+
+def clear_beside(folder: Path) -> None:
+    """Remove what is left of a recording whose folder was removed."""
+    about_path(folder).unlink(missing_ok=True)
+    for number in journal_numbers(folder):
+        remove_journal(folder, number)
+    for number in state_numbers(folder):
+        state_path(folder, number).unlink(missing_ok=True)
+
+
+def _read_state(path: Path) -> pd.DataFrame:
+    with _undamaged(path):
         state = read_parquet(path)
         about = state.attrs["mirror"]
         pd.Timestamp(about["taken_at"]), int(about["devices"])
@@ -149,71 +250,61 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
         return columns
 
 
-def read_numbered(folder: Path, number: int) -> tuple[pa.Table, list[Span]]:
-    """Events and coverage under a number, also while its journal is being sealed; nothing where a user removed it.
-
-    Raises:
-        RecordingDamaged: The sealed file is not as it was written.
-    """
-    # A journal is removed when its sealed file is there, so one that is gone after the first look was sealed since.
-    for read in (read_part, read_journal, read_part):
-        try:
-            return read(folder, number)
-        except FileNotFoundError:
-            continue
-    return STORED_SCHEMA.empty_table(), []
+def _read_about(path: Path) -> About | None:
+    try:
+        return About.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValidationError as exc:
+        raise ValueRefused(f"{path} is not that of a recording; give another folder") from exc
 
 
-def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
-    """What stands beside a batch of a journal."""
-    return {} if span is None else {_SPAN: write_spans([span])}
+def _about_of_part(path: Path) -> About | None:
+    """What a whole file tells of its recording; nothing, where it is damaged or of before."""
+    try:
+        return About.model_validate_json((pq.read_schema(path).metadata or {})[_ABOUT])
+    except (pa.ArrowException, OSError, LookupError, ValueError):
+        return None
 
 
-def seal(folder: Path, number: int) -> None:
-    """Make a Parquet file of a journal; cut off at any moment, either of them is whole."""
-    table, spans = read_journal(folder, number)
-    target = part_path(folder, number)
-    unfinished = target.with_suffix(".unfinished")
-    pq.write_table(
-        table.replace_schema_metadata({_SPANS: write_spans(spans)}),
-        unfinished,
-        compression="zstd",
-        write_page_checksum=True,
-    )
-    _move(unfinished, target)
-    journal_path(folder, number).unlink()
+def _finish(folder: Path, target: Path) -> None:
+    """Have the unfinished file be seen, for good."""
+    unfinished = unfinished_path(folder)
+    _sync(unfinished, os.O_RDWR)
+    try:
+        unfinished.replace(target)
+    except OSError as exc:
+        if exc.errno != errno.EXDEV:
+            raise
+        raise ValueRefused(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
+    if os.name != "nt":  # which knows no such thing
+        _sync(target.parent, os.O_RDONLY)
 
 
-def replace_file(target: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all."""
-    unfinished = target.with_suffix(".unfinished")
-    unfinished.write_bytes(content)
-    _move(unfinished, target)
+def _sync(path: Path, flags: int) -> None:
+    number = os.open(path, flags)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
-def _move(unfinished: Path, target: Path) -> None:
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(target)
+def _first_of(*paths: Path) -> Path:
+    """The first that is there, else the first."""
+    return next((path for path in paths if path.exists()), paths[0])
 
 
-def _numbers(folder: Path, pattern: str) -> list[int]:
-    return sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(pattern))
-
-
-def _whole_batches(journal: Path) -> Iterator[tuple[pa.RecordBatch, list[Span]]]:
-    with journal.open("rb") as file:
-        try:
-            stream = pa.ipc.open_stream(file)
-            while True:
-                batch, metadata = stream.read_next_batch_with_custom_metadata()
-                batch.validate(full=True)
-                spans = read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
-                _checked(pa.Table.from_batches([batch]))
-                yield batch, spans
-        except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
-            # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
-            return
+def _whole_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
+    try:
+        stream = pa.ipc.open_stream(journal)
+        while True:
+            batch, metadata = stream.read_next_batch_with_custom_metadata()
+            batch.validate(full=True)
+            spans = read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
+            yield _checked(pa.Table.from_batches([batch])), spans
+    except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
+        # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
+        return
 
 
 @contextmanager
@@ -239,11 +330,14 @@ def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
 
 
 def _checked(table: pa.Table) -> pa.Table:
-    """The table, if it is one of events.
+    """The table, if it is one of events, with all columns there are by now.
 
     Raises:
         ValueError: Its columns are others, or hold words or times that are none.
     """
+    for name in (one for one in STORED_SCHEMA.names if one in _ADDED and one not in table.schema.names):
+        position, kind = STORED_SCHEMA.get_field_index(name), STORED_SCHEMA.field(name).type
+        table = table.add_column(position, name, pa.nulls(table.num_rows, kind))
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():

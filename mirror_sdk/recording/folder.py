@@ -1,10 +1,12 @@
-"""Writing a recording: a journal that survives a kill, sealed into Parquet files by size and time."""
+"""Writing a recording: a journal that survives a kill, sealed into whole files by size and time."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+import time
+import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -13,26 +15,31 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
+from mirror_sdk._reports import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
 from mirror_sdk.frames.events import event_columns
-from mirror_sdk.recording import files
+from mirror_sdk.recording import files, layout
 from mirror_sdk.recording.coverage import Span
 
 _BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
+"""What an earlier version left that was killed at its beginning."""
 
 
 class RecordingFolder:
     """The folder of a recording, open for writing by one recorder.
 
+    What a killed one left is made whole files of first, and an older layout is brought into the present one.
+
     Args:
         folder: Where it is; made when it is not there.
         about: What is recorded.
         rotate_bytes: How large a journal may become before it is sealed.
-        rotate_after: How old it may become.
+        rotate_seconds: After how many seconds an event stands in a file that every program sees.
+        clock: Seconds, for that.
 
     Raises:
-        OSError: The folder cannot be written.
+        OSError: The folder, or what is beside it, cannot be written.
         RecordingDamaged: A file in it is not as it was written.
         ValueRefused: There is something else, a recording of something else, or another recorder at work.
 
@@ -41,28 +48,37 @@ class RecordingFolder:
         events: How many events were written.
     """
 
-    def __init__(self, folder: Path, about: files.About, *, rotate_bytes: int, rotate_after: timedelta) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        about: files.About,
+        *,
+        rotate_bytes: int = DEFAULT_ROTATE_BYTES,
+        rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.path = folder
-        self._about = about
         self._rotate_bytes = rotate_bytes
-        self._rotate_after = rotate_after
+        self._rotate_seconds = rotate_seconds
+        self._clock = clock
         self._journal: tuple[BinaryIO, pa.RecordBatchStreamWriter] | None = None
-        self._began_at: datetime | None = None
+        self._waiting_since: float | None = None
         self.events: int = 0
         self.position: int | None = None
-        if folder.exists() and not folder.is_dir():
-            raise ValueRefused(f"{folder} is a file; a recording is a folder of files, give another name")
+        _refuse_other_things(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(folder / "_lock", thread_local=False)
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as exc:
-            raise ValueRefused(f"{folder} has another recorder at work; stop it, or give another folder") from exc
+        layout.beside(folder).mkdir(exist_ok=True)
+        self._lock = FileLock(layout.lock_path(folder), thread_local=False)
+        self._acquire(self._lock)
         self._is_of_parent = False
         tell_in_child(self)
         try:
-            self._check()
-            self._recover()
+            known = files.read_about(folder)
+            self._about = self._agreed(known, about)
+            if known is None:
+                files.clear_beside(folder)
+            else:
+                self._recover()
         except BaseException:
             self._lock.release()
             raise
@@ -87,13 +103,13 @@ class RecordingFolder:
         """Whether it can be written."""
         return not self._is_of_parent and self._lock.is_locked
 
-    def append(self, events: Iterable[Event], span: Span | None, now: datetime) -> None:
+    def append(self, events: Iterable[Event], span: Span | None) -> None:
         """Write events, and how far the log was looked at; they are on disk when this returns.
 
         Raises:
             OSError: They could not be written.
         """
-        file, journal = self._journal or self._begin(now)
+        file, journal = self._journal or self._begin()
         columns = event_columns(events)
         arrays = [pa.array(columns[field.name], type=field.type) for field in files.STORED_SCHEMA]
         batch = pa.RecordBatch.from_arrays(arrays, schema=files.STORED_SCHEMA)
@@ -103,8 +119,12 @@ class RecordingFolder:
         self.events += batch.num_rows
         if span is not None:
             self.position = span.seq
-        if file.tell() >= self._rotate_bytes or (self._began_at and now - self._began_at >= self._rotate_after):
+        if batch.num_rows and self._waiting_since is None:
+            self._waiting_since = self._clock()
+        # From the first moment on there is a file, so that readers find a table.
+        if self._number == 1 or file.tell() >= self._rotate_bytes:
             self.seal()
+        self.seal_when_due()
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -112,21 +132,29 @@ class RecordingFolder:
         Raises:
             OSError: It could not be written.
         """
-        number = max(files.state_numbers(self.path), default=0) + 1
-        target = files.state_path(self.path, number)
-        unfinished = target.with_suffix(".unfinished")
-        state.to_parquet(unfinished, write_page_checksum=True)
-        unfinished.replace(target)
+        files.write_state(self.path, state)
 
     def seal(self) -> None:
-        """Make a Parquet file of what the journal holds."""
+        """Make a whole file of what the journal holds."""
         if self._journal is None:
             return
         file, journal = self._journal
-        self._journal = None
+        self._journal = self._waiting_since = None
         with file:
             journal.close()
-        files.seal(self.path, self._number)
+        files.seal(self.path, self._number, self._about)
+
+    @property
+    def due_in_seconds(self) -> float:
+        """When the journal is to be sealed; ``inf`` while no event stands in it."""
+        if self._waiting_since is None:
+            return math.inf
+        return max(0.0, self._rotate_seconds - (self._clock() - self._waiting_since))
+
+    def seal_when_due(self) -> None:
+        """Seal it, when an event has stood in it for long enough."""
+        if self.due_in_seconds <= 0:
+            self.seal()
 
     def close(self) -> None:
         """Seal it and leave it to others; once is enough, more does no harm."""
@@ -137,38 +165,69 @@ class RecordingFolder:
         finally:
             self._lock.release()
 
-    def _begin(self, now: datetime) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
+    def _begin(self) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
         # Not before there is something to write: what could not begin leaves a folder that is free for something else.
-        if files.read_about(self.path) is None:
+        self._number = max(files.event_numbers(self.path), default=0) + 1
+        if self._number == 1:
             files.write_about(self.path, self._about)
-        self._number = max(files.part_numbers(self.path), default=0) + 1
-        file = files.journal_path(self.path, self._number).open("wb")
+        file = layout.journal_path(self.path, self._number).open("wb")
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
-        self._began_at = now
         return self._journal
 
-    def _check(self) -> None:
-        known = files.read_about(self.path)
+    def _acquire(self, lock: FileLock) -> None:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as exc:
+            raise ValueRefused(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
+
+    def _agreed(self, known: files.About | None, about: files.About) -> files.About:
+        """What is recorded, with the mark of the recording that is there.
+
+        Raises:
+            ValueRefused: There is one of something else.
+        """
         if known is None:
-            if any(path.name not in _BEFORE_A_RECORDING for path in self.path.iterdir()):
-                raise ValueRefused(f"{self.path} holds other files; give another folder")
-        elif known.key not in {None, self._about.key} and known.server == self._about.server:
+            return about.model_copy(update={"id": uuid.uuid4().hex})
+        if known.key not in {None, about.key} and known.server == about.server:
             raise ValueRefused(
                 f"{self.path} records the log of another access key, and each key has a log of its own; go on with the "
                 "same, or give another folder"
             )
-        elif known.model_copy(update={"key": self._about.key}) != self._about:
+        if (known.server, known.devices, known.paths) != (about.server, about.devices, about.paths):
             raise ValueRefused(
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "
                 "same, or give another folder"
             )
+        return about.model_copy(update={"id": known.id or uuid.uuid4().hex})
 
     def _recover(self) -> None:
-        for leftover in self.path.glob("*.unfinished"):
-            leftover.unlink()
-        for sealed in set(files.part_numbers(self.path)):
-            files.journal_path(self.path, sealed).unlink(missing_ok=True)
-        for number in files.journal_numbers(self.path):
-            files.seal(self.path, number)
-        spans = [span for number in files.part_numbers(self.path) for span in files.read_part(self.path, number)[1]]
+        if layout.older_lock_path(self.path).exists():
+            # A recorder of an earlier version may be at work.
+            older = FileLock(layout.older_lock_path(self.path), thread_local=False)
+            self._acquire(older)
+            with older:
+                self._bring_into_layout()
+        else:
+            self._bring_into_layout()
+        files.remove_leftovers(self.path)
+        spans = [span for number in layout.part_numbers(self.path) for span in files.read_part(self.path, number).spans]
         self.position = spans[-1].seq if spans else None
+
+    def _bring_into_layout(self) -> None:
+        files.write_about(self.path, self._about)
+        files.bring_into_layout(self.path, self._about)
+        for number in layout.journal_numbers(self.path):
+            if layout.part_path(self.path, number).exists():
+                files.remove_journal(self.path, number)
+            else:
+                files.seal(self.path, number, self._about)
+        # The last of the older layout: until here it is done again after a kill.
+        layout.older_about_path(self.path).unlink(missing_ok=True)
+
+
+def _refuse_other_things(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueRefused(f"{folder} is a file; a recording is a folder of files, give another name")
+    is_free = not folder.exists() or all(path.name in _BEFORE_A_RECORDING for path in folder.iterdir())
+    if not is_free and files.read_about(folder) is None:
+        raise ValueRefused(f"{folder} holds other files; give another folder")

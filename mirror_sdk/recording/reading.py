@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -14,9 +16,10 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import based_on, build, moment
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.recording import files, replay
+from mirror_sdk.recording import files, layout, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
+from mirror_sdk.recording.folder import RecordingFolder
 
 
 class Recording:
@@ -58,10 +61,10 @@ class Recording:
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
-        table, spans = self._read()
+        held = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
-        columns = {name: table.column(name).to_pylist() for name in schema.names}
-        found = _audit(table, spans, duplicates=0)
+        columns = {name: held.events.column(name).to_pylist() for name in schema.names}
+        found = _audit(held)
         about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
         return build(columns, schema, tz=tz, **about)
 
@@ -73,9 +76,22 @@ class Recording:
         >>> recorder.recording.audit().events
         0
         """
-        table, spans = self._read(distinct=False)
-        distinct = _distinct(table)
-        return _audit(distinct, spans, duplicates=table.num_rows - distinct.num_rows)
+        return _audit(self._read())
+
+    def seal(self) -> None:
+        """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
+
+        A recording of an earlier version is brought into the present layout.
+
+        Raises:
+            OSError: The folder, or what is beside it, cannot be written.
+            ValueRefused: A recorder is at work, which does it by itself.
+
+        >>> with client.record(folder / "run.parquet") as recorder:
+        ...     pass
+        >>> recorder.recording.seal()
+        """
+        RecordingFolder(self.path, self._about).close()
 
     def as_of(self, instant: datetime, *, tz: str | None = None) -> pd.DataFrame:
         """The state table as it was at an instant: what was last observed by then, upon the state at the beginning.
@@ -103,10 +119,10 @@ class Recording:
         [21.5]
         """
         moment("instant", instant)
-        table, spans = self._read()
-        history = replay.history(table, self._states())
-        known_until = max((span.until_at for span in spans), default=None)
-        complete = _audit(table, spans, duplicates=0).complete and known_until is not None and instant <= known_until
+        held = self._read()
+        history = replay.history(held.events, self._states())
+        known_until = max((span.until_at for span in held.spans), default=None)
+        complete = _audit(held).complete and known_until is not None and instant <= known_until
         return replay.as_of(history, instant, complete=complete, server=self._about.server, tz=tz)
 
     def changes(self, begin: datetime, end: datetime, *, tz: str | None = None) -> pd.DataFrame:
@@ -134,20 +150,24 @@ class Recording:
         moment("end", end)
         if end < begin:
             raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
-        table, _ = self._read()
-        return replay.changes(replay.history(table, self._states()), begin, end, tz=tz)
+        return replay.changes(replay.history(self._read().events, self._states()), begin, end, tz=tz)
 
-    def _read(self, *, distinct: bool = True) -> tuple[pa.Table, list[Span]]:
-        tables, spans = [files.STORED_SCHEMA.empty_table()], []
-        for number in files.event_numbers(self.path):
-            table, covered = files.read_numbered(self.path, number)
-            tables.append(table)
-            spans += covered
-        whole = pa.concat_tables(tables).combine_chunks()
-        return _distinct(whole) if distinct else whole, merge(spans)
+    def _read(self) -> _Held:
+        pieces = [files.read_numbered(self.path, number) for number in files.event_numbers(self.path)]
+        whole = pa.concat_tables([files.STORED_SCHEMA.empty_table(), *(piece.events for piece in pieces)])
+        kept = _first_times(whole)
+        sealed = [piece for piece in pieces if piece.is_sealed]
+        sealed_rows = sum(piece.events.num_rows for piece in sealed)
+        return _Held(
+            whole if len(kept) == whole.num_rows else whole.take(kept),
+            merge(span for piece in pieces for span in piece.spans),
+            duplicates=whole.num_rows - len(kept),
+            sealed_rows=bisect_left(kept, sealed_rows),
+            sealed_spans=merge(span for piece in sealed for span in piece.spans),
+        )
 
     def _states(self) -> list[pd.DataFrame]:
-        return [files.read_state(self.path, number) for number in files.state_numbers(self.path)]
+        return [files.read_state(self.path, number) for number in layout.state_numbers(self.path)]
 
 
 def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
@@ -161,18 +181,36 @@ def read_recording(path: str | PathLike[str], *, raw: bool = False, tz: str | No
     return Recording(path).events(raw=raw, tz=tz)
 
 
-def _distinct(table: pa.Table) -> pa.Table:
-    """Each entry once, the first time it came; what has no identity stays."""
+class _Held(NamedTuple):
+    """What a recording holds: each event once, those of whole files first."""
+
+    events: pa.Table
+    spans: list[Span]
+    duplicates: int
+    sealed_rows: int
+    sealed_spans: list[Span]
+
+
+def _first_times(table: pa.Table) -> list[int]:
+    """The rows of each entry as it came first; what has no identity stays."""
     seen: set[str] = set()
     kept = []
     for index, uid in enumerate(table.column("uid").to_pylist()):
         if uid is None or uid not in seen:
             kept.append(index)
             seen.add(uid)
-    return table if len(kept) == table.num_rows else table.take(kept)
+    return kept
 
 
-def _audit(table: pa.Table, spans: list[Span], *, duplicates: int) -> Audit:
-    gaps = table.filter(pc.equal(table["event"], EventKind.GAP.value))
-    numbers = list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True))
-    return audit(spans, numbers, table.num_rows - gaps.num_rows, duplicates)
+def _audit(held: _Held) -> Audit:
+    is_gap = pc.equal(held.events["event"], EventKind.GAP.value)
+    gaps = held.events.filter(is_gap)
+    sealed_gaps = pc.sum(is_gap.slice(0, held.sealed_rows)).as_py() or 0
+    return audit(
+        held.spans,
+        list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)),
+        events=held.events.num_rows - gaps.num_rows,
+        duplicates=held.duplicates,
+        sealed_events=held.sealed_rows - sealed_gaps,
+        sealed_until_at=held.sealed_spans[-1].until_at if held.sealed_spans else None,
+    )

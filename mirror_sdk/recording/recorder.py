@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Self
@@ -31,9 +31,6 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_ROTATION_SECONDS = 1e9
-"""Some decades: a larger number, such as ``inf``, means never."""
-
 
 class Tape:
     """What is written for what was read, whoever reads.
@@ -45,7 +42,7 @@ class Tape:
         devices: Ids of the devices to record; ``None`` for all.
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: How large a file may become before the next one is begun.
-        rotate_seconds: How old it may become.
+        rotate_seconds: After how many seconds an event stands in a file that every program sees.
         now: Tells the time.
 
     Raises:
@@ -82,7 +79,7 @@ class Tape:
             Path(path),
             about,
             rotate_bytes=rotate_bytes,
-            rotate_after=timedelta(seconds=min(rotate_seconds, _LONGEST_ROTATION_SECONDS)),
+            rotate_seconds=rotate_seconds,
         )
         self.needs_state: bool = True
 
@@ -114,7 +111,7 @@ class Tape:
                 yield event
 
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)
-        self.folder.append(events(), span, now)
+        self.folder.append(events(), span)
         warn_of(None, unreadable)
 
     def write_state(self, state: pd.DataFrame) -> None:
@@ -239,11 +236,12 @@ class Recorder:
 
     def _step(self) -> None:
         after = self._reader.position
-        batch = self._reader.read(DEFAULT_HOLD_SECONDS)
-        if self._reader.last_failure is not None:
-            return
+        batch = self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
         with self._writing:
             if self._stopped.is_set():
+                return
+            if self._reader.last_failure is not None:
+                self._tape.folder.seal_when_due()
                 return
             self._tape.write(batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:

@@ -17,9 +17,17 @@ import pytest
 from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
-from mirror_sdk.recording.coverage import write_spans
-from mirror_sdk.recording.files import journal_numbers, part_numbers, state_numbers
 from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.recording.layout import (
+    about_path,
+    journal_numbers,
+    journal_path,
+    part_numbers,
+    part_path,
+    state_numbers,
+    state_path,
+    unfinished_path,
+)
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -85,7 +93,7 @@ def test_pandas_reads_the_folder_as_one_table(client, observed, folder):
     for value in (1.0, 2.0):
         with client.record(folder):
             observed(value)
-    assert len(part_numbers(folder)) == 2
+    assert len(part_numbers(folder)) == 3
     frame = pd.read_parquet(folder)
     assert list(frame.columns) == EVENTS_RAW_SCHEMA.names
     assert frame["value_num"].tolist() == [1.0, 2.0]
@@ -99,7 +107,7 @@ def test_a_recording_that_still_runs_can_be_read(client, observed, folder):
         recording = recorder.recording
         assert recording.audit().complete
         assert list(recording.events().columns) == EVENTS_SCHEMA.names
-        assert journal_numbers(folder) == [1]
+        assert journal_numbers(folder) == [2]
 
 
 def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, observed, folder, monkeypatch):
@@ -142,7 +150,7 @@ def test_a_folder_has_one_recorder_at_a_time(client, folder):
 
 def test_a_recording_that_does_not_tell_its_key_is_gone_on_with(client, folder):
     client.record(folder).stop()
-    about = folder / "_recording.json"
+    about = about_path(folder)
     told = json.loads(about.read_text())
     del told["key"]
     about.write_text(json.dumps(told))
@@ -168,7 +176,7 @@ def test_a_recorder_may_be_stopped_twice(client, folder):
 def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
     with client.record(folder, rotate_bytes=1):
         observed(1.0, 2.0)
-    assert len(part_numbers(folder)) >= 2
+    assert len(part_numbers(folder)) >= 3
     assert numbers(read_recording(folder)) == [1.0, 2.0]
     with client.record(folder, rotate_seconds=0.000001):
         observed(3.0, 4.0)
@@ -179,7 +187,7 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder):
 def test_a_file_may_become_as_old_as_it_will(client, observed, folder):
     with client.record(folder, rotate_seconds=float("inf")):
         observed(1.0, 2.0)
-    assert part_numbers(folder) == [1]
+    assert part_numbers(folder) == [1, 2]
     assert numbers(read_recording(folder)) == [1.0, 2.0]
 
 
@@ -253,12 +261,12 @@ def test_what_the_log_dropped_is_a_row_and_a_hole(client, bench, mirror, observe
 def test_a_cut_off_journal_gives_what_is_whole_and_the_rest_is_read_again(client, observed, folder):
     recorder = client.record(folder)
     observed(1.0, 2.0)
-    journal = folder / "_journal-000001.arrows"
+    until(lambda: recorder.events == 2)
+    journal = journal_path(folder, 2)
     kept = journal.read_bytes()
     recorder.stop()
-    whole = (folder / "part-000001.parquet").read_bytes()
     for cut in range(0, len(kept), 97):
-        (folder / "part-000001.parquet").unlink(missing_ok=True)
+        part_path(folder, 2).unlink(missing_ok=True)
         journal.write_bytes(kept[:cut])
         seen = numbers(read_recording(folder))
         assert seen == [1.0, 2.0][: len(seen)]
@@ -267,7 +275,6 @@ def test_a_cut_off_journal_gives_what_is_whole_and_the_rest_is_read_again(client
         pass
     assert numbers(read_recording(folder)) == [1.0, 2.0]
     assert resumed.audit().complete
-    assert whole
 
 
 def damaged(content, count=60):
@@ -282,11 +289,11 @@ def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed,
         until_at = observed(1.0, 2.0)
     recording = recorder.recording
     asked = {
-        "part-000001.parquet": lambda: recording.events().to_csv(),
-        "_state-000001.parquet": lambda: recording.as_of(until_at).to_csv(),
+        part_path(folder, 2): lambda: recording.events().to_csv(),
+        state_path(folder, 1): lambda: recording.as_of(until_at).to_csv(),
     }
-    for name, ask in asked.items():
-        whole, file = ask(), folder / name
+    for file, ask in asked.items():
+        whole = ask()
         kept = file.read_bytes()
         refused = 0
         for content in damaged(kept):
@@ -302,11 +309,11 @@ def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed,
 def test_a_recorder_goes_on_with_no_damaged_recording_and_leaves_it_to_others(client, observed, folder):
     with client.record(folder):
         observed(1.0)
-    part = folder / "part-000001.parquet"
+    part = part_path(folder, 2)
     kept = part.read_bytes()
     part.write_bytes(kept[: len(kept) // 2])
     for _ in range(2):
-        with pytest.raises(RecordingDamaged, match=r"part-000001\.parquet is damaged"):
+        with pytest.raises(RecordingDamaged, match=r"part-000002\.parquet is damaged"):
             client.record(folder)
     part.write_bytes(kept)
     assert client.record(folder).stop() is None
@@ -316,10 +323,10 @@ def test_a_damaged_journal_ends_where_the_damage_is(client, observed, folder):
     recorder = client.record(folder)
     observed(1.0, 2.0, 3.0)
     until(lambda: recorder.events == 3)
-    journal = folder / "_journal-000001.arrows"
+    journal = journal_path(folder, 2)
     kept = journal.read_bytes()
     recorder.stop()
-    (folder / "part-000001.parquet").unlink()
+    part_path(folder, 2).unlink()
     for content in damaged(kept):
         journal.write_bytes(content)
         events, audit = read_recording(folder), Recording(folder).audit()
@@ -330,7 +337,7 @@ def test_a_damaged_journal_ends_where_the_damage_is(client, observed, folder):
 def test_a_path_that_is_none_breaks_no_state(client, observed, device_id, folder):
     with client.record(folder) as recorder:
         until_at = observed(1.0)
-    part = folder / "part-000001.parquet"
+    part = part_path(folder, 2)
     table = pq.read_table(part)
     rows = table.to_pylist()
     rows[0]["path"] = "sensor/1"
@@ -343,23 +350,22 @@ def test_a_path_that_is_none_breaks_no_state(client, observed, device_id, folder
 def test_a_journal_that_was_sealed_before_it_was_removed_counts_once(client, observed, folder):
     recorder = client.record(folder)
     observed(1.0)
-    kept = (folder / "_journal-000001.arrows").read_bytes()
+    until(lambda: recorder.events == 1)
+    kept = journal_path(folder, 2).read_bytes()
     recorder.stop()
-    (folder / "_journal-000001.arrows").write_bytes(kept)
-    (folder / "part-000002.unfinished").write_bytes(b"half a file")
+    journal_path(folder, 2).write_bytes(kept)
+    unfinished_path(folder).write_bytes(b"half a file")
     assert numbers(read_recording(folder)) == [1.0]
     client.record(folder).stop()
     assert journal_numbers(folder) == []
-    assert not list(folder.glob("*.unfinished"))
+    assert not unfinished_path(folder).exists()
     assert numbers(read_recording(folder)) == [1.0]
 
 
 def test_an_event_that_is_there_twice_counts_once(client, observed, folder):
     with client.record(folder):
         observed(1.0)
-    part = folder / "part-000001.parquet"
-    twice = pq.ParquetFile(part).read()
-    pq.write_table(twice, folder / "part-000002.parquet")
+    pq.write_table(pq.ParquetFile(part_path(folder, 2)).read(), part_path(folder, 3))
     recording = Recording(folder)
     assert numbers(recording.events()) == [1.0]
     assert recording.audit().duplicates == 1
@@ -409,9 +415,8 @@ def test_a_recording_of_an_earlier_version_is_read(client, observed, folder):
     with client.record(folder) as recorder:
         now = observed(1.0)
     before = recorder.recording.as_of(now)
-    states = list(folder.glob("_state-*.parquet"))
-    assert states
-    for path in states:
+    assert state_numbers(folder)
+    for path in (state_path(folder, number) for number in state_numbers(folder)):
         table = pq.read_table(path)
         pq.write_table(table.drop_columns(["reported_revision", "desired_revision"]), path, write_page_checksum=True)
     pd.testing.assert_frame_equal(Recording(folder).as_of(now), before)
@@ -529,11 +534,9 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
     transport = Restored()
     with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
         client.record(folder).stop()
-        table, spans = files.read_part(folder, 1)
+        table, spans, _ = files.read_part(folder, 1)
         beyond = [span._replace(seq=span.seq + 100) for span in spans]
-        pq.write_table(
-            table.replace_schema_metadata({b"mirror_spans": write_spans(beyond)}), files.part_path(folder, 1)
-        )
+        files.write_part(folder, 1, files.Piece(table, beyond, is_sealed=True), files.read_about(folder))
 
         def record():
             with client.record(folder):

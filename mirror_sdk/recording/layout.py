@@ -1,0 +1,107 @@
+"""Where the files of a recording are.
+
+The folder holds ``part-000001.parquet`` and the next ones: whole files of one schema, and nothing else, for Polars
+refuses a folder with any other file in it. Beside it stands ``_run.parquet.mirror`` (for ``run.parquet``), which Arrow,
+pandas and Dask pass over where they read the folder above, and in which no name ends in ``.parquet``:
+
+- ``recording.json`` says what is recorded;
+- ``journal-000002.arrows`` is what is being written: an Arrow stream of which a cut-off end is left out;
+- ``state-000001.pq`` are state tables to begin from;
+- ``unfinished`` becomes one of the others, when it is whole;
+- ``lock`` is held by the recorder.
+
+Recordings of before have it all in the folder, under names with an underscore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mirror_sdk.errors import ValueRefused
+
+_NUMBERED = re.compile(r"-(\d{6,9})\.")
+
+
+def beside(folder: Path) -> Path:
+    """Where all is but the whole files; the same by whatever link the folder is reached.
+
+    Raises:
+        ValueRefused: There is no beside.
+    """
+    folder = folder.resolve()
+    if not folder.name:
+        raise ValueRefused(f"{folder} cannot be a recording, which needs a place beside it; give a folder in it")
+    return folder.with_name(f"_{folder.name}.mirror")
+
+
+def about_path(folder: Path) -> Path:
+    """Where it stands what is recorded."""
+    return beside(folder) / "recording.json"
+
+
+def lock_path(folder: Path) -> Path:
+    """Where the lock is."""
+    return beside(folder) / "lock"
+
+
+def unfinished_path(folder: Path) -> Path:
+    """Where the one file is that is being written and not to be seen."""
+    return beside(folder) / "unfinished"
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Where a whole file is."""
+    return folder / f"part-{number:06}.parquet"
+
+
+def journal_path(folder: Path, number: int) -> Path:
+    """Where a journal is."""
+    return beside(folder) / f"journal-{number:06}.arrows"
+
+
+def state_path(folder: Path, number: int) -> Path:
+    """Where a state table is."""
+    return beside(folder) / f"state-{number:06}.pq"
+
+
+def older_about_path(folder: Path) -> Path:
+    """Where it stood before what is recorded."""
+    return folder / "_recording.json"
+
+
+def older_lock_path(folder: Path) -> Path:
+    """Where the lock was before."""
+    return folder / "_lock"
+
+
+def older_journal_path(folder: Path, number: int) -> Path:
+    """Where a journal was before."""
+    return folder / f"_journal-{number:06}.arrows"
+
+
+def older_state_path(folder: Path, number: int) -> Path:
+    """Where a state table was before."""
+    return folder / f"_state-{number:06}.parquet"
+
+
+def part_numbers(folder: Path) -> list[int]:
+    """The numbers of the whole files, in order."""
+    return sorted(_numbers(folder, "part-*.parquet"))
+
+
+def journal_numbers(folder: Path) -> list[int]:
+    """The numbers of the journals, in order; of one that was just sealed the file may be there too."""
+    return sorted({*_numbers(folder, "_journal-*.arrows"), *_numbers(beside(folder), "journal-*.arrows")})
+
+
+def state_numbers(folder: Path) -> list[int]:
+    """The numbers of the state tables, in order."""
+    return sorted({*_numbers(folder, "_state-*.parquet"), *_numbers(beside(folder), "state-*.pq")})
+
+
+def _numbers(folder: Path, pattern: str) -> Iterator[int]:
+    for path in folder.glob(pattern):
+        if found := _NUMBERED.search(path.name):
+            yield int(found[1])

@@ -1,0 +1,124 @@
+"""What other programs see of a recording, and what a recorder leaves that is killed at some step of its writing."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import dask.dataframe as dd
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from mirror_sdk.recording.layout import (
+    about_path,
+    beside,
+    journal_numbers,
+    journal_path,
+    older_about_path,
+    older_journal_path,
+    older_lock_path,
+    older_state_path,
+    part_numbers,
+    part_path,
+    state_numbers,
+    state_path,
+)
+
+
+def _duck(pattern: str) -> pd.DataFrame:
+    return duckdb.sql(f"select * from read_parquet('{pattern}')").to_arrow_table().to_pandas()
+
+
+def _dask(folder: Path) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        # Of Dask's own use of pandas.
+        warnings.filterwarnings("ignore", "The inplace keyword", DeprecationWarning)
+        return dd.read_parquet(folder).compute(scheduler="sync")
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "pandas": pd.read_parquet,
+    "pyarrow table": lambda folder: pq.read_table(folder).to_pandas(),
+    "pyarrow dataset": lambda folder: ds.dataset(folder).to_table().to_pandas(),
+    "DuckDB *": lambda folder: _duck(f"{folder}/*.parquet"),
+    "DuckDB **": lambda folder: _duck(f"{folder}/**/*.parquet"),
+    "Polars": pl.read_parquet,
+    "Polars scan": lambda folder: pl.scan_parquet(folder).collect(),
+    "Polars *": lambda folder: pl.read_parquet(folder / "*.parquet"),
+    "Dask": _dask,
+}
+
+
+def seen(folder: Path) -> dict[str, tuple[list[int], list[str]]]:
+    """The numbers of the entries and the columns, as each reader sees them."""
+    frames = {name: read(folder) for name, read in READERS.items()}
+    return {name: (sorted(frame["seq"]), list(frame.columns)) for name, frame in frames.items()}
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@contextmanager
+def killed_at(step: int) -> Iterator[None]:
+    """Ends what writes files at its step of that number, before the step or, where a file is written, amid it."""
+    steps = 0
+
+    def is_last() -> bool:
+        nonlocal steps
+        steps += 1
+        return steps >= step
+
+    def before(do: Callable[..., Any]) -> Callable[..., Any]:
+        def killed(*arguments: Any, **options: Any) -> Any:
+            if is_last():
+                raise Killed
+            return do(*arguments, **options)
+
+        return killed
+
+    def amid(do: Callable[..., Any], file_of: Callable[..., Path]) -> Callable[..., Any]:
+        def killed(*arguments: Any, **options: Any) -> Any:
+            # A dead process writes nothing more.
+            if steps >= step:
+                raise Killed
+            result = do(*arguments, **options)
+            if is_last():
+                os.truncate(file_of(*arguments), file_of(*arguments).stat().st_size // 2)
+                raise Killed
+            return result
+
+        return killed
+
+    with (
+        patch("os.replace", before(os.replace)),
+        patch("os.unlink", before(os.unlink)),
+        patch("os.fsync", before(os.fsync)),
+        patch("os.mkdir", before(os.mkdir)),
+        patch("pyarrow.parquet.write_table", amid(pq.write_table, lambda _, file: Path(getattr(file, "name", file)))),
+        patch("pathlib.Path.write_text", amid(Path.write_text, lambda path, _: path)),
+    ):
+        yield
+
+
+def make_older(folder: Path, without: tuple[str, ...] = ()) -> None:
+    """Give a recording the layout of before: all in the folder, files that tell less and lack these columns."""
+    for number in part_numbers(folder):
+        table = pq.ParquetFile(part_path(folder, number)).read().drop_columns(list(without))
+        table = table.replace_schema_metadata({b"mirror_spans": table.schema.metadata[b"mirror_spans"]})
+        pq.write_table(table, part_path(folder, number), write_page_checksum=True)
+    for number in state_numbers(folder):
+        state_path(folder, number).rename(older_state_path(folder, number))
+    for number in journal_numbers(folder):
+        journal_path(folder, number).rename(older_journal_path(folder, number))
+    about_path(folder).rename(older_about_path(folder))
+    older_lock_path(folder).touch()
+    for path in beside(folder).iterdir():
+        path.unlink()
+    beside(folder).rmdir()

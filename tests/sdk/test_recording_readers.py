@@ -1,0 +1,217 @@
+"""A recording is one table to every reader of Parquet, at every moment."""
+
+import itertools
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recording_readers import READERS, Killed, killed_at, seen
+
+from mirror_sdk import ValueRefused
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.frames import EVENTS_RAW_SCHEMA
+from mirror_sdk.recording import Recording, layout, read_recording
+from mirror_sdk.recording.coverage import Span
+from mirror_sdk.recording.files import About
+from mirror_sdk.recording.folder import RecordingFolder
+
+TEMPERATURE = "/3303/0/5700"
+AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+ABOUT = About(server="http://mirror.localhost", key="a key", devices=None, paths=None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def change(client, bench, device_id):
+    """Changes the temperature, which is observed."""
+    client.subscribe(device_id, TEMPERATURE)
+
+    def change(*values):
+        for value in values:
+            bench.advance(1)
+            bench.set_value(device_id, TEMPERATURE, value)
+
+    return change
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def assert_all_see(folder, numbers):
+    assert seen(folder) == dict.fromkeys(READERS, (numbers, EVENTS_RAW_SCHEMA.names))
+
+
+def numbers_of(folder):
+    return read_recording(folder)["seq"].tolist()
+
+
+def snapshot_of_disk(folder, tmp_path):
+    """What a kill of the recorder leaves at this moment."""
+    left = tmp_path / "left" / folder.name
+    shutil.copytree(folder, left)
+    shutil.copytree(layout.beside(folder), layout.beside(left))
+    return left
+
+
+def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, change, folder, tmp_path):
+    recorder = client.record(folder)
+    assert_all_see(folder, [])
+    change(1.0, 2.0)
+    until(lambda: recorder.events == 2)
+    # The first observation is that of the subscription.
+    assert_all_see(folder, [])
+    audit = recorder.audit()
+    assert (audit.events, audit.sealed_events) == (2, 0)
+    assert "whole files, which every program sees: 0 events" in str(audit)
+    left = snapshot_of_disk(folder, tmp_path)
+    recorder.stop()
+    both = numbers_of(folder)
+    assert_all_see(folder, both)
+    assert recorder.audit().sealed_events == 2
+    assert "whole files" not in str(recorder.audit())
+
+    assert_all_see(left, [])
+    assert numbers_of(left) == both
+    Recording(left).seal()
+    assert_all_see(left, both)
+    assert Recording(left).audit().complete
+    Recording(left).seal()
+    assert_all_see(left, both)
+
+
+def test_what_runs_is_seen_after_the_time_that_was_asked_for(client, change, folder):
+    with client.record(folder, rotate_seconds=0.000001) as recorder:
+        change(1.0)
+        until(lambda: recorder.events == 1)
+        change(2.0)
+        until(lambda: recorder.events == 2)
+        until(lambda: len(pd.read_parquet(folder)) == 2)
+        assert_all_see(folder, numbers_of(folder))
+
+
+def test_a_recording_that_runs_cannot_be_sealed_by_others(client, folder):
+    with client.record(folder) as recorder, pytest.raises(ValueRefused, match="another recorder at work"):
+        recorder.recording.seal()
+
+
+def event(number):
+    return Event(
+        kind=EventKind.OBSERVATION, seq=number, uid=f"{number}", device_id="d", path=TEMPERATURE, received_at=AT
+    )
+
+
+class Clock:
+    """Seconds that pass when it is told so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_an_event_waits_for_no_other_one_to_be_seen(folder):
+    clock = Clock()
+    with RecordingFolder(folder, ABOUT, rotate_seconds=60, clock=clock) as written:
+        written.append([], Span(0, 0, AT, AT))
+        clock.now = 100
+        written.append([event(1)], Span(0, 1, AT, AT))
+        clock.now = 159
+        written.seal_when_due()
+        assert_all_see(folder, [])
+        clock.now = 160
+        written.seal_when_due()
+        assert_all_see(folder, [1])
+        # Without an event there is nothing to be seen, and no further file.
+        clock.now = 1000
+        written.append([], Span(1, 1, AT, AT))
+        written.seal_when_due()
+        assert layout.part_numbers(folder) == [1, 2]
+
+
+LAST = 5
+
+
+def record(folder):
+    """A life of a recorder, up to the last number."""
+    clock = Clock()
+    written = RecordingFolder(folder, ABOUT, rotate_seconds=2, clock=clock)
+    try:
+        if written.position is None:
+            written.append([], Span(0, 0, AT, AT))
+        written.write_state(pd.DataFrame({"device_id": ["d"]}))
+        while written.position < LAST:
+            clock.now += 1
+            written.append([event(written.position + 1)], Span(written.position, written.position + 1, AT, AT))
+        written.close()
+    finally:
+        # As the system does for a process that is no more.
+        if written._journal is not None:
+            written._journal[0].close()
+        written._lock.release()
+
+
+def record_killed(folder, step):
+    """Whether the life came to its end, by a kill at its step of this number or as it wanted."""
+    try:
+        with killed_at(step):
+            record(folder)
+    except Killed:
+        return False
+    return True
+
+
+def check_prefix(folder):
+    """All that can be read is a beginning, and other programs see a beginning of that."""
+    if not layout.part_numbers(folder):
+        with pytest.raises(FileNotFoundError):
+            Recording(folder)
+        return
+    recording = Recording(folder)
+    audit = recording.audit()
+    held = numbers_of(folder)
+    assert held == list(range(1, audit.last_seq + 1))
+    assert (audit.complete, audit.duplicates, audit.events) == (True, 0, len(held))
+    sealed = list(range(1, audit.sealed_events + 1))
+    assert {path.name for path in folder.iterdir()} == {
+        layout.part_path(folder, number).name for number in range(1, len(layout.part_numbers(folder)) + 1)
+    }
+    # The one that is the least patient with files that are not alike.
+    assert sorted(READERS["Polars"](folder)["seq"]) == sealed
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=4))
+def test_kills_at_any_steps_leave_a_beginning_and_the_next_recorder_goes_on(steps):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run.parquet"
+        for step in steps:
+            record_killed(folder, step)
+            check_prefix(folder)
+        record(folder)
+        check_prefix(folder)
+        assert numbers_of(folder) == list(range(1, LAST + 1))
+
+
+def test_a_kill_at_each_step_leaves_a_beginning(tmp_path):
+    for step in itertools.count(1):
+        folder = tmp_path / f"{step}" / "run.parquet"
+        folder.parent.mkdir()
+        if record_killed(folder, step):
+            break
+        check_prefix(folder)
+    assert step > 20
