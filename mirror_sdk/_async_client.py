@@ -16,6 +16,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
+from mirror_sdk._caller import calling_line
 from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
@@ -1264,6 +1265,7 @@ class AsyncMirrorClient:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            called_from=calling_line(),
         )
         recorder = await begin_recording(
             make_tape,

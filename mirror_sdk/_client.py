@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
+from mirror_sdk._caller import calling_line
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
 from mirror_sdk._deadline import Deadline, wait_of
@@ -1229,6 +1230,7 @@ class MirrorClient:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            called_from=calling_line(),
         )
         recorder = Recorder(
             tape,

@@ -10,9 +10,9 @@ import pandas as pd
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
-from mirror_sdk.async_device_request import AsyncDeviceRequest
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS
-from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, warn_of_loss
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.ledger import Entry
 from mirror_sdk.plan.report import (
@@ -110,6 +110,7 @@ class AsyncPlan(PlanReport):
                 await self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._is_applying = False
+        warn_of_loss(self.requests)
         return await off_loop(lambda: self.result)
 
     def stop(self) -> None:
@@ -182,11 +183,11 @@ class AsyncPlan(PlanReport):
 
     async def _wait(self, request: AsyncDeviceRequest, wait_seconds: float) -> None:
         """Until it has ended, its time is over, or the plan is stopped."""
-        answered = asyncio.ensure_future(request.exception(wait_seconds))
+        answered = asyncio.ensure_future(wait_for_answer(request, wait_seconds))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if answered.done() and not isinstance(answered.exception(), WaitTimeout):
+            if answered.done():
                 answered.result()
         finally:
             for one in (answered, stopped):

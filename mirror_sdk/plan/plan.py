@@ -11,8 +11,8 @@ import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest
-from mirror_sdk.errors import MirrorError, WaitTimeout
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest, wait_for_answer, warn_of_loss
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.ledger import Entry
 from mirror_sdk.plan.report import (
@@ -108,6 +108,7 @@ class Plan(PlanReport):
                 self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
         finally:
             self._applying.release()
+        warn_of_loss(self.requests)
         return self.result
 
     def stop(self) -> None:
@@ -191,8 +192,5 @@ class Plan(PlanReport):
     def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
         deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
-            try:
-                request.exception(min(remaining_seconds, _LOOK_SECONDS))
-            except WaitTimeout:
-                continue
-            return
+            if wait_for_answer(request, min(remaining_seconds, _LOOK_SECONDS)):
+                return
