@@ -326,7 +326,9 @@ class AsyncMirrorClient:
     async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        What the key may not ask for is left out, or said to be unknown.
+        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
+        off; its rhythm is taken from what this application was told of it lately. What the key may not ask for is left
+        out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
@@ -339,6 +341,7 @@ class AsyncMirrorClient:
         """
         deadline = self._sender.deadline(timeout)
         device = await self.get_directory_device(device_id, timeout=deadline)
+        contacts = await _if_allowed(self._about(device, _operations.get_device_contacts, timeout=deadline))
         return explain(
             Facts(
                 device=device,
@@ -348,6 +351,7 @@ class AsyncMirrorClient:
                 subscription=await _if_allowed(self.subscription_state(device, path, timeout=deadline)),
                 rules=await _if_allowed(self.get_presubscriptions(timeout=deadline)),
                 waiting=await _if_allowed(self.list_device_requests(device, timeout=deadline)),
+                contacts=contacts,
             )
         )
 
