@@ -238,7 +238,10 @@ class DeviceUnavailable(DeviceRequestFailed):
 
 
 class GapWarning(UserWarning):
-    """Entries of the notification log were gone before they could be read: events, or answers, may be lost."""
+    """Entries of the notification log were gone before they could be read.
+
+    Who reads events has lost some; who waits for an answer is told where it has not come, for it may be among them.
+    """
 
 
 class CompatibilityWarning(UserWarning):

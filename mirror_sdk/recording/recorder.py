@@ -16,6 +16,7 @@ from typing import Any, Self
 import pandas as pd
 
 from mirror_sdk._arguments import real
+from mirror_sdk._caller import Line
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._deadline import Deadline
@@ -48,6 +49,7 @@ class Tape:
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: How large a file may become before the next one is begun.
         rotate_seconds: After how many seconds an event stands in a file that every program sees.
+        called_from: The line of the program that began to record, to which warnings point.
         now: Tells the time.
 
     Raises:
@@ -67,8 +69,10 @@ class Tape:
         paths: Sequence[str] | None,
         rotate_bytes: int,
         rotate_seconds: float,
+        called_from: Line | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        self._called_from = called_from
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if (real(value) or 0) <= 0:
@@ -105,7 +109,7 @@ class Tape:
             OSError: It could not be written.
         """
         now = self._now()
-        warn_of(batch.gap)
+        warn_of(batch.gap, (), self._called_from)
         if batch.gap is not None:
             self.needs_state = True
         unreadable: set[str] = set()
@@ -117,7 +121,7 @@ class Tape:
 
         span = None if seq is None else Span(seq if after is None else after, seq, now, now)
         self.folder.append(events(), span)
-        warn_of(None, unreadable)
+        warn_of(None, unreadable, self._called_from)
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
