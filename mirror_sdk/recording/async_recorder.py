@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,7 @@ from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._steps import Steps
-from mirror_sdk.errors import MirrorError, NotSubscribedWarning
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
@@ -220,9 +219,7 @@ async def begin_recording(
         await run(subscribing.begin(tape.folder), deadline)
         state = await take_state(deadline)
         await _finish(tape.begin, reader.position, state)
-        if (told := await run(subscribing.look(state), deadline)) is not None:
-            # At the line of who called the client's method.
-            warnings.warn(told, NotSubscribedWarning, stacklevel=3)
+        tape.tell(await run(subscribing.look(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
         for tape in made:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -16,7 +15,7 @@ from typing import Any, Self
 import pandas as pd
 
 from mirror_sdk._arguments import real
-from mirror_sdk._caller import Line
+from mirror_sdk._caller import Line, warn
 from mirror_sdk._channels import LogReader
 from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._deadline import Deadline
@@ -102,6 +101,11 @@ class Tape:
             self.write(NOTHING, after=None, seq=seq)
         self.write_state(state)
 
+    def tell(self, uncovered: str | None) -> None:
+        """Say aloud what nothing covers of what is to be recorded."""
+        if uncovered is not None:
+            warn(uncovered, NotSubscribedWarning, self._called_from)
+
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
         """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
 
@@ -166,9 +170,7 @@ class Recorder:
             # The state is that of a later moment than the position, so that nothing lies between them.
             state = take_state(deadline)
             tape.begin(self._reader.position, state)
-            if (told := run(subscribing.look(state), deadline)) is not None:
-                # At the line of who called the client's method.
-                warnings.warn(told, NotSubscribedWarning, stacklevel=3)
+            tape.tell(run(subscribing.look(state), deadline))
         except BaseException:
             self._leave()
             raise
