@@ -35,8 +35,16 @@ from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest, wait_for_answer
+from mirror_sdk.errors import (
+    AccessDenied,
+    APIError,
+    BadRequest,
+    ClientClosed,
+    ConfigError,
+    MirrorError,
+    NotFound,
+)
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
     ANY_ID,
@@ -67,6 +75,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
+    from mirror_sdk.plan.checks import KnownDevice, Place
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -327,7 +336,9 @@ class MirrorClient:
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        What the key may not ask for is left out, or said to be unknown.
+        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
+        off; its rhythm is taken from what this application was told of it lately. What the key may not ask for is left
+        out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
@@ -344,6 +355,7 @@ class MirrorClient:
 
         deadline = self._sender.deadline(timeout)
         device = self.get_directory_device(device_id, timeout=deadline)
+        contacts = _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
         return explain(
             Facts(
                 device=device,
@@ -353,6 +365,7 @@ class MirrorClient:
                 subscription=_if_allowed(self.subscription_state, device, path, timeout=deadline),
                 rules=_if_allowed(self.get_presubscriptions, timeout=deadline),
                 waiting=_if_allowed(self.list_device_requests, device, timeout=deadline),
+                contacts=contacts,
             )
         )
 
@@ -839,9 +852,13 @@ class MirrorClient:
         request.result(wait)
 
     def plan(
-        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+        self,
+        wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]],
+        *,
+        read_first: bool = False,
+        timeout: float | None = None,
     ) -> Plan:
-        """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
 
         ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
         way back.
@@ -852,16 +869,22 @@ class MirrorClient:
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
                 what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
+            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
+                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
+                device is asked for anything.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
+            AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
             ValueRefused: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
-        <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
+        <Plan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        >>> client.plan([(light, "/3311/0/5851", 40)], read_first=True)
+        <Plan: 1 to write; nothing was sent, apply() sends>
         """
         import_whole("mirror_sdk.plan.wanted")
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
@@ -869,7 +892,8 @@ class MirrorClient:
         wants = read_wanted(wanted)
         whole = self._sender.whole(timeout)
         found = self._run(look_up(self._names, names_in(wants)), whole)
-        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found), whole), whole)
+        reasons = self._run(unclear(found), whole)
+        return self._plan_of(with_ids(wants, found.ids), reasons, whole, read_first=read_first)
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -1398,25 +1422,57 @@ class MirrorClient:
         return [device.id for device in self._each_device(filters, None, timeout)]
 
     def _plan_of(
-        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        wants: Sequence[Want],
+        reasons: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        *,
+        read_first: bool = False,
     ) -> Plan:
-        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
+        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks")
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
+        from mirror_sdk.plan.checks import check_all, places_to_read
+
+        known = self._known_of(wants, timeout)
+        planned = check_all(wants, known, reasons or {})
+        if read_first and (places := places_to_read(planned, known)):
+            unread = self._read_each(places, timeout)
+            known |= self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
+            planned = check_all(wants, known, reasons or {}, unread)
+        return Plan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+
+    def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
+        """The devices that are to be written to, as the directory and the mirror know them."""
+        import_whole("mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
+        from mirror_sdk.plan.checks import known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
             listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            resources = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
-            known |= known_devices(listed, resources)
-        return Plan(
-            check_all(wants, known, reasons or {}),
-            server=self.base_url,
-            write=self.begin_write,
-            make_plan=self._plan_of,
-        )
+            seen = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
+            known |= known_devices(listed, seen)
+        return known
+
+    def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
+        """Have devices report, some at a time; gives why some did not."""
+        import_whole("mirror_sdk.plan.reading")
+        from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
+
+        reads: Reads[DeviceRequest] = Reads(places, timeout)
+        with progress_bar(len(places), "reads") as bar:
+            while reads.is_open:
+                for place in reads.next_places():
+                    try:
+                        asked = self.begin_read(*place, expiry_seconds=READ_EXPIRY_SECONDS, timeout=timeout)
+                        reads.began(place, asked)
+                    except MirrorError as error:
+                        reads.not_taken(place, error)
+                if (first := reads.first) is not None:
+                    wait_for_answer(first, LOOK_SECONDS)
+                bar.update(reads.sweep())
+        return reads.failures
 
     def _each_device(
         self, conditions: Mapping[str, object], limit: int | None, timeout: float | None = None
