@@ -59,7 +59,8 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode, given_value
+from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
