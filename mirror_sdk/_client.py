@@ -327,7 +327,7 @@ class MirrorClient:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
         A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
-        off; its rhythm is taken from what this application was told of it lately. What the key may not ask for is left
+        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
         out, or said to be unknown.
 
         Raises:
