@@ -10,7 +10,7 @@ import pandas as pd
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
-from mirror_sdk.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, warn_of_loss
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.plan.checks import PlannedWrite
@@ -18,13 +18,12 @@ from mirror_sdk.plan.ledger import Entry
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
-    DEFAULT_EXPIRY_SECONDS,
     DEFAULT_MAX_FAILURES,
     PlanReport,
     check_limits,
+    progress_bars,
 )
 from mirror_sdk.plan.wanted import Want
-from mirror_sdk.progress import progress_bar
 
 
 class AsyncPlan(PlanReport):
@@ -59,11 +58,15 @@ class AsyncPlan(PlanReport):
         concurrency: int = DEFAULT_CONCURRENCY,
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
-        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        expiry_seconds: int | None = None,
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+
+        Devices that sleep are written to last, when the others have answered. They take it at their next contact, which
+        is not waited for: until then it is ``pending``, and ``apply`` called again, in another process too, looks for
+        what has come.
 
         When it is cancelled it ends as by :meth:`stop`: no more is sent, and what is on its way stays so. A write is
         sent under the same async-id however often it is tried, so a device takes it once. One that failed is not sent
@@ -71,12 +74,14 @@ class AsyncPlan(PlanReport):
 
         Args:
             concurrency: How many writes may be under way at once.
-            canary: How many to send first; all of them must succeed before any other is sent.
+            canary: How many to send first; all of them must succeed before any other is sent. They go to devices that
+                are awake, and what succeeded in an earlier ``apply`` counts.
             max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device.
-            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
-                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
-                a long expiry, and nobody wants to wait as long.
+            expiry_seconds: For how long each write may wait for its device; by default as the table of the plan has it:
+                a minute, and for a device that sleeps 3 days, or more if it was silent for long.
+            timeout: For how many seconds to wait for each answer here, those of devices that sleep all together. By
+                default that is a little more than the expiry, and devices that sleep are not waited for. What has no
+                answer by then is ``pending``, and may be waited for again.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -86,7 +91,8 @@ class AsyncPlan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is no such number, or the plan is being applied already.
+            ValueRefused: An argument is no such number, the plan is being applied already, or there is no canary: of
+                several devices none is awake.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> (await plan.apply())["status"].tolist()
@@ -99,15 +105,15 @@ class AsyncPlan(PlanReport):
             expiry_seconds=expiry_seconds,
             timeout=timeout,
         )
-        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if self._is_applying:
             raise self._busy()
         self._is_applying = True
         try:
             self._stopped.clear()
-            total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with progress_bar(total, "writes") as bar:
-                await self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
+            todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with progress_bars(todo) as advance:
+                await self._send_all(advance, concurrency, expiry_seconds, timeout)
+            await self._look_at_sleepers(0 if timeout is None else timeout)
         finally:
             self._is_applying = False
         warn_of_loss(self.requests)
@@ -125,7 +131,7 @@ class AsyncPlan(PlanReport):
     async def undo(self) -> AsyncPlan:
         """A plan that writes what was reported before this one, wherever this one may have had an effect.
 
-        A resource that had no reported value is refused in it. Nothing is sent before it is applied.
+        What the table of this plan says is not ``undoable`` is refused in it. Nothing is sent before it is applied.
 
         Raises:
             MirrorError: The state could not be read.
@@ -141,21 +147,22 @@ class AsyncPlan(PlanReport):
         return await self._make_plan(await off_loop(self._undo))
 
     async def _send_all(
-        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
+        self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
     ) -> None:
         flying: dict[asyncio.Task[None], Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, wait_seconds))
+                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, timeout))
                     flying[task] = entry
                 if not flying:
                     return
                 landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
                 for task in landed:
-                    self._ledger.settle(flying.pop(task))
+                    entry = flying.pop(task)
+                    self._ledger.settle(entry)
                     task.result()
-                    advance()
+                    advance(entry)
         finally:
             if flying:
                 self.stop()
@@ -163,7 +170,8 @@ class AsyncPlan(PlanReport):
                     task.cancel()
                 await asyncio.wait(flying)
 
-    async def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
+    async def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
+        own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -173,13 +181,24 @@ class AsyncPlan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=int(expiry_seconds),
+                    expiry_seconds=own_seconds,
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        await self._wait(entry.request, wait_seconds)
+        if not entry.planned.sleeps:
+            await self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+
+    async def _look_at_sleepers(self, wait_seconds: float) -> None:
+        """Wait for what sleeping devices answer, all together, and see what has come."""
+        left = [entry.request for entry in self._ledger.asleep()]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        for request in left:
+            if isinstance(request, AsyncDeviceRequest) and not self._stopped.is_set() and loop.time() < deadline:
+                await self._wait(request, deadline - loop.time())
+        await look_for_answers(left)
 
     async def _wait(self, request: AsyncDeviceRequest, wait_seconds: float) -> None:
         """Until it has ended, its time is over, or the plan is stopped."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import (
@@ -16,9 +17,10 @@ from mirror_sdk.errors import (
     MirrorError,
     NotFound,
     ServerError,
+    ValueRefused,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
+from mirror_sdk.plan.checks import Check, PlannedWrite
 
 _REFUSED = (BadRequest, Conflict, NotFound)
 _ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
@@ -58,8 +60,7 @@ class Entry:
         Raises:
             MirrorError: The error itself, when it would be the same for every other write.
         """
-        if not isinstance(error, _ABOUT_ONE):
-            raise error
+        check_about_one(error)
         self.request = UnplacedRequest(
             async_id=self.planned.async_id,
             device_id=self.planned.want.device_id,
@@ -72,8 +73,25 @@ class Entry:
         )
 
 
+def check_about_one(error: MirrorError) -> None:
+    """Raise an error that would be the same for every other device.
+
+    Raises:
+        MirrorError: It would.
+    """
+    if not isinstance(error, _ABOUT_ONE):
+        raise error
+
+
+class Todo(NamedTuple):
+    """How many writes are to be sent or waited for: to devices that are awake, and to those that sleep."""
+
+    awake: int
+    asleep: int
+
+
 class Ledger:
-    """The writes of a plan that are to be sent, in order.
+    """The writes of a plan that are to be sent: first those to devices that are awake, in their order, then the others.
 
     Attributes:
         entries: One for each write that may be sent.
@@ -81,11 +99,9 @@ class Ledger:
     """
 
     def __init__(self, planned: Sequence[PlannedWrite]) -> None:
-        self.entries: list[Entry] = [
-            Entry(one) for one in planned if one.finding.decision is Decision.WRITE or _is_offline(one)
-        ]
+        self.entries: list[Entry] = [Entry(one) for one in planned if one.may_be_sent]
         self.stopped_because: str | None = None
-        self._todo: list[Entry] = []
+        self._todo: deque[Entry] = deque()
         self._canaries: list[Entry] = []
         self._under_way: list[Entry] = []
         self._max_failures: int | None = None
@@ -95,29 +111,57 @@ class Ledger:
         """How many entries stand how."""
         return Counter(entry.status for entry in self.entries)
 
-    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
-        """Begin to send what has not ended yet; gives how many that are."""
-        self._todo = [
+    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> Todo:
+        """Begin to send what has not ended yet; gives how many that are.
+
+        What succeeded when it was sent before has been tried, and counts as a canary.
+
+        Raises:
+            ValueRefused: No device is awake that could be written to first; nothing has changed.
+        """
+        todo = [
             entry
-            for entry in reversed(self.entries)
+            for entry in self.entries
             if entry.status not in _ENDED and (include_offline or not _is_offline(entry.planned))
         ]
-        self._canaries = self._todo[len(self._todo) - min(canary, len(self._todo)) :]
+        lacking = max(0, canary - self.count()[RequestStatus.SUCCESS])
+        canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
+        unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
+        if unsent > lacking and lacking and not canaries:
+            raise ValueRefused(
+                f"canary={canary}: of the {unsent} writes still to be sent none is for a device that is awake, so none"
+                " can be tried first; canary=0 sends them all"
+            )
+        self._canaries = canaries
+        self._todo = deque(sorted(todo, key=lambda entry: (entry not in canaries, entry.planned.sleeps)))
         self._under_way = []
         self._max_failures = max_failures
         self._failures = 0
         self.stopped_because = None
-        return len(self._todo)
+        asleep = sum(entry.planned.sleeps for entry in todo)
+        return Todo(len(todo) - asleep, asleep)
 
     def next(self) -> Entry | None:
         """What to send now; ``None`` when that has to wait for what is under way, or nothing more is to be sent."""
         if self.stopped_because is not None or not self._todo:
             return None
-        unsent = self._todo[-1]
-        if unsent not in self._canaries and any(entry in self._under_way for entry in self._canaries):
+        unsent = self._todo[0]
+        if any(self._comes_before(entry, unsent) for entry in self._under_way):
             return None
-        self._under_way.append(self._todo.pop())
+        self._under_way.append(self._todo.popleft())
         return unsent
+
+    def _comes_before(self, entry: Entry, unsent: Entry) -> bool:
+        """Whether one has to have ended before another is sent.
+
+        What is left for a device that sleeps cannot be taken back: first is seen what those make of it that are awake.
+        """
+        is_canary = entry in self._canaries and unsent not in self._canaries
+        return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
+
+    def asleep(self) -> list[Entry]:
+        """What was left for devices that sleep, and has no answer."""
+        return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
     def settle(self, entry: Entry) -> None:
         """A write has ended, or the wait for it has."""

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from mirror_sdk._exchange import first_fault
 from mirror_sdk._operations import of_resource
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
+from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, ExpirySeconds
 from mirror_sdk.wire.model import Payload
 
 
@@ -42,6 +42,9 @@ class _SavedWrite(_Saved):
     decision: Decision
     check: Check
     reason: str
+    # Not in files of the first version.
+    sleeps: bool = False
+    expiry_seconds: ExpirySeconds = CONNECTED_EXPIRY_SECONDS
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
@@ -65,7 +68,7 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: Literal[1]
+    version: Literal[1, 2]
     server: str
     writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
@@ -78,7 +81,7 @@ def save(path: str | PathLike[str], server: str, planned: Sequence[PlannedWrite]
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    saved = SavedPlan(version=1, server=server, writes=[_to_saved(one) for one in planned])
+    saved = SavedPlan(version=2, server=server, writes=[_to_saved(one) for one in planned])
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
@@ -113,6 +116,8 @@ def _to_saved(planned: PlannedWrite) -> _SavedWrite:
         decision=planned.finding.decision,
         check=planned.finding.check,
         reason=planned.finding.reason,
+        sleeps=planned.sleeps,
+        expiry_seconds=planned.expiry_seconds,
     )
 
 
@@ -126,6 +131,8 @@ def _from_saved(saved: _SavedWrite) -> PlannedWrite:
         endpoint_name=saved.endpoint_name,
         unit=saved.unit,
         finding=Finding(saved.decision, saved.check, saved.reason),
+        sleeps=saved.sleeps,
+        expiry_seconds=saved.expiry_seconds,
     )
 
 
