@@ -63,7 +63,8 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode, given_value
+from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values.typed import given_value
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
@@ -327,7 +328,7 @@ class AsyncMirrorClient:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
         A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
-        off; its rhythm is taken from what this application was told of it lately. What the key may not ask for is left
+        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
         out, or said to be unknown.
 
         Raises:
@@ -1239,6 +1240,7 @@ class AsyncMirrorClient:
         *,
         devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
+        subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
         timeout: float | None = None,
@@ -1255,7 +1257,13 @@ class AsyncMirrorClient:
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
-            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
+                which no rule and no subscription of this key covers anything, of some device, is told as a
+                :class:`NotSubscribedWarning`: nothing of it comes.
+            subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
+                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
+                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
+                folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
@@ -1267,18 +1275,23 @@ class AsyncMirrorClient:
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
-                work; or an argument is no size, span or pattern.
+                work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
+                have.
 
         Source: specification 6; wire.md 4.
 
-        >>> async with await client.record(folder / "run.parquet") as recorder:
-        ...     await client.subscribe(station, "/3303/0/5700")
+        >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     print(await client.get_presubscriptions())
+        [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
         >>> (await asyncio.to_thread(recorder.audit)).complete
         True
+        >>> await client.get_presubscriptions()
+        []
         """
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
+        from mirror_sdk.recording.subscribing import Subscribing
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
@@ -1297,6 +1310,8 @@ class AsyncMirrorClient:
             make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            self._run,
+            Subscribing(chosen, paths, adds_rules=subscribe),
             whole,
         )
         self._watches.add(recorder)

@@ -59,7 +59,8 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode, given_value
+from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -336,7 +337,7 @@ class MirrorClient:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
         A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
-        off; its rhythm is taken from what this application was told of it lately. What the key may not ask for is left
+        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
         out, or said to be unknown.
 
         Raises:
@@ -1203,6 +1204,7 @@ class MirrorClient:
         *,
         devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
+        subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
         timeout: float | None = None,
@@ -1219,7 +1221,13 @@ class MirrorClient:
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
-            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
+                which no rule and no subscription of this key covers anything, of some device, is told as a
+                :class:`NotSubscribedWarning`: nothing of it comes.
+            subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
+                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
+                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
+                folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
@@ -1231,20 +1239,26 @@ class MirrorClient:
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
-                work; or an argument is no size, span or pattern.
+                work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
+                have.
 
         Source: specification 6; wire.md 4.
 
-        >>> with client.record(folder / "run.parquet") as recorder:
-        ...     client.subscribe(station, "/3303/0/5700")
+        >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     print(client.get_presubscriptions())
+        [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
         >>> recorder.audit().complete
         True
+        >>> client.get_presubscriptions()
+        []
         """
         import_whole("mirror_sdk.recording.recorder")
         from mirror_sdk.recording.recorder import Recorder, Tape
+        from mirror_sdk.recording.subscribing import Subscribing
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
+        subscribing = Subscribing(chosen, paths, adds_rules=subscribe)
         tape = Tape(
             path,
             server=self.base_url,
@@ -1259,6 +1273,8 @@ class MirrorClient:
             tape,
             lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            self._run,
+            subscribing,
             whole,
         )
         self._watches.add(recorder)
