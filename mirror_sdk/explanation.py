@@ -54,7 +54,7 @@ class Facts:
         subscription: What became of this application's subscription of the resource.
         rules: The presubscription rules of this application.
         waiting: The requests of this application for the device that have no answer yet.
-        contacts: When the device was heard lately, as far as this application was told.
+        contacts: When values came that the device sent because of a subscription of this application.
     """
 
     device: Device
@@ -253,7 +253,7 @@ def _of_contact(facts: Facts, now: datetime) -> list[str]:
         return [f"It {heard}."]
     if rhythm is None:
         return [f"It {heard}; its rhythm is not known."]
-    usually = f"It usually is heard every {_span(rhythm.usual)} and {heard}"
+    usually = f"It usually reports to this application every {_span(rhythm.usual)} and {heard}"
     if facts.is_silent:
         return [f"{usually}: it seems cut off."]
     if now - facts.last_contact_at > rhythm.usual:

@@ -87,8 +87,8 @@ class DevicePage(WireModel):
 class DeviceContacts(WireModel):
     """When a device was heard lately, as far as the application was told of it; an extension.
 
-    ``heard_at`` is when something the device sent of its own accord came: a value, a registration, an update of it; the
-    newest last. It is what the application's notification log still holds shortly before the device's last contact.
+    ``heard_at`` is when values came that the device sent because of a subscription of the application, the newest last:
+    what the application's notification log still holds shortly before the device's last contact.
     """
 
     object: Literal["device-contacts"] = "device-contacts"

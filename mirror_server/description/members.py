@@ -90,8 +90,8 @@ _OF_MODELS = {
         " answer; an extension.",
     },
     "DeviceContacts": {
-        "heard_at": "When something the device sent of its own accord was told to the application: a value, a"
-        " registration, an update of it; the newest last, 50 at most.",
+        "heard_at": "When values came that the device sent because of a subscription of the application, the newest"
+        " last, 50 at most.",
     },
     "DeviceGone": {
         "original-ep": "The name the device registers with; only with `seq`; an extension.",

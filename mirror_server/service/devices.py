@@ -139,7 +139,7 @@ class DeviceService:
             return _known(session, device_id)
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
-        """When something a device sent of its own accord was told to an application lately, the oldest first.
+        """When values that a device sent were told to an application lately, the oldest first.
 
         Raises:
             Refusal: There is no such device (404).

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
-from mirror_server.core.messages import NOTIFICATIONS, REG_UPDATES, REGISTRATIONS
+from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.store.session import Session
 
 _ROWS_AT_A_TIME = 50
@@ -99,7 +99,7 @@ def entries(
 def contacts(
     session: Session, app_id: str, device_id: str, until: Instant, *, most_rows: int, most: int
 ) -> list[Instant]:
-    """The newest instants at which something a device sent of its own accord was logged, the oldest of them first.
+    """The newest instants at which values that a device sent were logged, the oldest of them first.
 
     Only the last ``most_rows`` entries up to the instant ``until`` are looked through, so that a long log takes no
     longer than a short one.
@@ -107,10 +107,11 @@ def contacts(
     end = _first_after(session, app_id, until)
     rows = session.rows(
         "SELECT DISTINCT logged_at FROM notifications WHERE app_id = :app_id AND seq >= :begin AND seq < :end"
-        f" AND device_id = :device_id AND kind IN ('{NOTIFICATIONS}', '{REGISTRATIONS}', '{REG_UPDATES}')"
+        " AND device_id = :device_id AND kind = :kind"
         " ORDER BY logged_at DESC LIMIT :most",
         app_id=app_id,
         device_id=device_id,
+        kind=NOTIFICATIONS,
         begin=end - most_rows,
         end=end,
         most=most,

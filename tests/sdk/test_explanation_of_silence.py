@@ -17,6 +17,7 @@ RESOURCES = [
 ]
 BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 CUT_OFF = "it seems cut off"
+EVERY_MINUTE = "It usually reports to this application every 60 s"
 NOTHING_TO_DO = "nothing needs to be done"
 pauses = st.lists(st.integers(1, 10**6), min_size=3, max_size=20)
 
@@ -47,7 +48,7 @@ def test_a_device_that_goes_on_as_usual(client, bench, device_id):
     client.subscribe(device_id, TEMPERATURE)
     report(bench, device_id)
     words, refresh = told_of(client, device_id)
-    assert "It usually is heard every 60 s and was last heard at 2026-01-05T08:05:00.000Z, 0 s ago, as was" in words
+    assert f"{EVERY_MINUTE} and was last heard at 2026-01-05T08:05:00.000Z, 0 s ago, as was to be expected." in words
     assert refresh == (
         f"client.read_value('{device_id}', '{TEMPERATURE}')",
         "nothing needs to be done for later changes: the device sends them",
@@ -62,7 +63,9 @@ def test_a_device_that_is_cut_off(client, bench, device_id):
     assert "it was silent for 60 s before, too" in told_of(client, device_id)[0]
     bench.advance(timedelta(hours=3))
     words, refresh = told_of(client, device_id)
-    heard = "It usually is heard every 60 s and was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago"
+    heard = (
+        "It usually reports to this application every 60 s and was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago"
+    )
     assert f"{heard}: {CUT_OFF}." in words
     assert NOTHING_TO_DO not in words
     assert "the device sends each change" not in words
@@ -93,7 +96,7 @@ def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, bench, sle
         bench.advance(timedelta(minutes=15))
     words, refresh = told_of(client, sleeper)
     assert "The device sleeps" in words
-    assert "It usually is heard every 15 min and was last heard at" in words
+    assert "It usually reports to this application every 15 min and was last heard at" in words
     assert CUT_OFF not in words
     assert refresh[0].endswith("which waits until the device next makes contact")
     assert refresh[1].startswith(NOTHING_TO_DO)
@@ -139,7 +142,7 @@ def test_what_another_application_is_told_makes_no_rhythm_here(client, new_clien
     assert "was last heard at 2026-01-05T08:05:00.000Z, 0 s ago; its rhythm is not known" in words
     assert "this application is told of none" in words
     assert refresh[1].startswith("client.subscribe(")
-    assert "usually is heard every 60 s" in told_of(other, device_id)[0]
+    assert EVERY_MINUTE in told_of(other, device_id)[0]
 
 
 def test_an_auto_observed_resource_of_a_device_that_is_cut_off(client, bench, device_id):
