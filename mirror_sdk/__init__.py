@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         GapWarning,
         LimitExceeded,
         MirrorError,
+        NoSuchResource,
         NotFound,
         PreconditionFailed,
         RecordingDamaged,
@@ -138,6 +139,10 @@ if TYPE_CHECKING:
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.naming import DeviceLike
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
+
+    # These are in no __all__: with what they need, pandas, not every program has been installed.
+    from mirror_sdk.plan import AsyncPlan as AsyncPlan
+    from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
     from mirror_sdk.status import ClientStatus
     from mirror_sdk.values import Value, ValueKind, parse_value
@@ -185,6 +190,7 @@ __all__ = [
     "LimitExceeded",
     "MirrorClient",
     "MirrorError",
+    "NoSuchResource",
     "NotFound",
     "PreconditionFailed",
     "PresubscriptionRule",
@@ -243,6 +249,7 @@ _NAMES = {
         "GapWarning",
         "LimitExceeded",
         "MirrorError",
+        "NoSuchResource",
         "NotFound",
         "PreconditionFailed",
         "RecordingDamaged",
@@ -261,6 +268,7 @@ _NAMES = {
     "mirror_sdk.explanation": ["Explanation"],
     "mirror_sdk.naming": ["DeviceLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
+    "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.status": ["ClientStatus"],
     "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
@@ -296,4 +304,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

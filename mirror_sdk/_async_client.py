@@ -16,7 +16,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -32,6 +32,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts
 from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
@@ -44,8 +45,6 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -617,6 +616,7 @@ class AsyncMirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -918,6 +918,7 @@ class AsyncMirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
@@ -1352,9 +1353,9 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return await off_loop(step.reasons)
+    async def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return await off_loop(step.do)
         if isinstance(step, Pause):
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)

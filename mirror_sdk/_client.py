@@ -15,7 +15,7 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
 from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
@@ -30,6 +30,7 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -40,8 +41,6 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     id_of,
     ids_of,
     look_up,
@@ -594,6 +593,7 @@ class MirrorClient:
         Raises:
             NotFound: There is no such device.
             BadRequest: The service does not take the request.
+            UnknownResource: The device does not have this resource.
             Conflict: ``async_id`` belongs to another request.
             LimitExceeded: Too many requests wait for this device.
             ValueError: An argument cannot be sent; the message names it.
@@ -904,6 +904,7 @@ class MirrorClient:
 
         Raises:
             NotFound: There is no such device.
+            UnknownResource: The device does not have this resource.
 
         Source: wire.md 3.
 
@@ -1324,9 +1325,9 @@ class MirrorClient:
             found: T = end.value
             return found
 
-    def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return step.reasons()
+    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return step.do()
         if isinstance(step, Pause):
             return self._sender.pause(step, deadline)
         return self._send(step, deadline)

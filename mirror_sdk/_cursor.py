@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
 from mirror_sdk._exchange import Operation
 from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap, Poll
+from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import (
     BadRequest,
     ChannelGone,
@@ -32,14 +34,17 @@ class Batch:
     """What one look into the log gave.
 
     Attributes:
-        entries: In the order of their message, which lists them by kind; each may be read when its turn comes.
-        seq: Number of the last entry. The wire tells it for a whole message, not for each entry.
+        entries: In the order of the log; each may be read when its turn comes.
+        seq: Number of the last entry, the position behind all of them.
         gap: What was lost before these entries.
+        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
+            ``seq``; ``None`` where it does not tell. See :class:`mirror_sdk._operations.Poll`.
     """
 
     entries: Iterable[Entry] = ()
     seq: int | None = None
     gap: Gap | None = None
+    served_at: datetime | None = None
 
 
 NOTHING = Batch()
@@ -77,16 +82,19 @@ class LogCursor:
         """Move on behind what was read.
 
         Raises:
-            UnexpectedAnswer: It is what was read before.
+            UnexpectedAnswer: It is what was read before, or its entries have numbers that cannot be.
         """
         if poll.message and self.seq is not None and poll.cursor <= self.seq:
             raise UnexpectedAnswer(
                 f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
             )
+        entries = Entries(poll.message)
+        if fault := entries.fault(self.seq, poll.cursor):
+            raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
         self._backoff.succeeded()
         self.last_failure = None
         self.seq = poll.cursor
-        return Batch(Entries(poll.message), poll.cursor, poll.gap)
+        return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def failed(self, error: MirrorError) -> tuple[Batch, float]:
         """What a failure means, and how many seconds to wait before the next poll.

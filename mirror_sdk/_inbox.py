@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
@@ -35,10 +37,11 @@ EntryBody: TypeAlias = AsyncResponse | Notification | RegistrationEvent | Unread
 
 
 class Entry(NamedTuple):
-    """One entry of a message and the list it stood in (``notifications``)."""
+    """One entry of a message, the list it stood in (``notifications``), and its number where the service tells it."""
 
     key: str
     body: EntryBody
+    seq: int | None = None
 
 
 def _read_leaving(content: object) -> RegistrationEvent:
@@ -56,16 +59,6 @@ _READERS: dict[str, Callable[[object], EntryBody]] = {
 }
 
 
-def read_entries(message: Mapping[str, object]) -> Iterator[Entry]:
-    """The entries of a message, each read on its own: one that cannot be read never takes another with it.
-
-    Source: wire.md 5.
-    """
-    for key, content in message.items():
-        for one in content if isinstance(content, list) else [content]:
-            yield Entry(key, _read_entry(key, one))
-
-
 def _read_entry(key: str, content: object) -> EntryBody:
     reader = _READERS.get(key)
     if reader is None:
@@ -77,21 +70,60 @@ def _read_entry(key: str, content: object) -> EntryBody:
 
 
 class Entries:
-    """The entries of a message, read one after the other while it is iterated over: thousands at once are a burden.
+    """The entries of a message in the order of the log, each read on its own and when its turn comes.
+
+    So thousands at once are no burden, and one that cannot be read never takes another with it. Where the service
+    tells no numbers, or not of every entry, they come in the order of the message, which lists them by kind.
 
     Args:
         message: The message.
+
+    Source: wire.md 5.
     """
 
     def __init__(self, message: Mapping[str, object]) -> None:
-        self._message = message
+        self._listed = [
+            (_seq_of(one), key, one)
+            for key, content in message.items()
+            for one in (content if isinstance(content, list) else [content])
+        ]
+        self._is_numbered = all(_is_number(seq) for seq, _, _ in self._listed)
+        if self._is_numbered:
+            self._listed.sort(key=itemgetter(0))
 
     def __iter__(self) -> Iterator[Entry]:
-        return read_entries(self._message)
+        for seq, key, content in self._listed:
+            yield Entry(key, _read_entry(key, content), seq if self._is_numbered else None)
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return any(True for _ in self)
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def fault(self, after: int | None, last: int) -> str | None:
+        """What is wrong with the numbers that are told; ``None`` where nothing is.
+
+        Args:
+            after: The number behind which they begin, where it is known.
+            last: The number of the last of them.
+        """
+        told = [(seq, content) for seq, _, content in self._listed if seq is not None]
+        for seq, _ in told:
+            if not _is_number(seq):
+                return f"an entry has the number {seq!r}, which is none"
+            if not (after or 0) < seq <= last:
+                return f"an entry has the number {seq}, which is not behind {after or 0} and up to {last}"
+        for (seq, content), (next_seq, other) in pairwise(sorted(told, key=itemgetter(0))):
+            # The same once more is no lie: its identity shows it.
+            if seq == next_seq and content != other:
+                return f"two entries have the number {seq}"
+        return None
+
+
+def _seq_of(content: object) -> Any:
+    return content.get("seq") if isinstance(content, dict) else None
+
+
+def _is_number(seq: object) -> bool:
+    return isinstance(seq, int) and not isinstance(seq, bool)
 
 
 class Expectation:

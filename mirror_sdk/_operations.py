@@ -58,11 +58,21 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of the notification log gave: the reader's new position, a message, a loss."""
+    """What one poll of the notification log gave.
+
+    Attributes:
+        cursor: The reader's new position.
+        message: What was read.
+        gap: What was lost before it.
+        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
+            ``cursor``; ``None`` where it does not tell. What it takes in within the same millisecond may stand behind.
+            A message that is full tells the instant of its last entry.
+    """
 
     cursor: int
     message: Mapping[str, Any]
     gap: Gap | None
+    served_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,7 +604,7 @@ def _read_accepted(async_id: str, answer: Answer) -> Accepted:
 def _read_instant(header: str | None) -> datetime | None:
     try:
         return _INSTANT.validate_python(header).astimezone(UTC)
-    except (ValidationError, OverflowError):  # a service that does not tell; the request is placed in any case
+    except (ValidationError, OverflowError):  # a service that does not tell; what was asked for is done in any case
         return None
 
 
@@ -605,7 +615,12 @@ def _read_poll(after: int | None, answer: Answer) -> Poll:
     if after is not None and int(cursor) < after:
         raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
-    return Poll(int(cursor), message, _read_gap(answer.headers.get(routes.GAP_HEADER)))
+    return Poll(
+        int(cursor),
+        message,
+        _read_gap(answer.headers.get(routes.GAP_HEADER)),
+        served_at=_read_instant(answer.headers.get(routes.TIME_HEADER)),
+    )
 
 
 def _read_object(content: bytes) -> Mapping[str, Any]:

@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._deadline import Pause
+from mirror_sdk._steps import Pause, Steps
 from mirror_sdk.errors import CallTimeout, PreconditionFailed, ValueRefused
-from mirror_sdk.naming import Steps
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _FIRST_PAUSE_SECONDS = 0.02

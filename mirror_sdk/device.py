@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._cards import CARD, DIM, instant, table
@@ -26,6 +26,8 @@ from mirror_sdk.wire.paths import parse_path
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -158,8 +160,12 @@ class _Unread:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DeviceObject(_Unread, JsonForm):
-    """The mirror of one device at ``created_at``; a mapping of resource path to resource.
+class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
+    """The mirror of one device at ``created_at``; a mapping of resource path to resource, in the order of the answer.
+
+    It is a :class:`collections.abc.Mapping`: ``device[path]``, ``device.get(path)``, ``path in device``,
+    ``len(device)``, ``device.items()``, ``dict(device)``. Two are equal where all their attributes are, the times among
+    them.
 
     Its values get their types when ``resources`` is first looked at, all at once. ``updated_at`` is the device's last
     registration event, ``last_reported_at`` and ``last_desired_at`` are the newest over all resources. Times are UTC;
@@ -209,6 +215,20 @@ class DeviceObject(_Unread, JsonForm):
         except KeyError:
             close = closest(str(path), self.resources)
             raise UnknownResource(f"{self.device_id} has no resource {path!r}; {close}") from None
+
+    @overload
+    def get(self, key: str, /) -> Resource | None: ...
+    @overload
+    def get(self, key: str, /, default: Resource | T) -> Resource | T: ...
+    def get(self, key: str, /, default: Resource | T | None = None) -> Resource | T | None:
+        """The resource of this path, or the default where the device never introduced it.
+
+        >>> device = client.get_device(light)
+        >>> device.get("/3311/0/5850").label, device.get("/3303/0/5700")
+        ('Light Control · On/Off', None)
+        """
+        # Without the search for close paths, which would be for nothing.
+        return self.resources.get(key, default)
 
     def __contains__(self, path: object) -> bool:
         return path in self.resources

@@ -5,7 +5,7 @@ Exceptions::
     MirrorError
       x ConfigError
       x ClientClosed
-      x UnknownResource
+      + UnknownResource
       x AmbiguousName
       x RecordingDamaged
       x ValueRefused
@@ -14,7 +14,8 @@ Exceptions::
       x UnexpectedAnswer
       x WaitTimeout
       + APIError
-        x BadRequest
+        + BadRequest
+          x NoSuchResource
         x AuthenticationError
         x AccessDenied
         + NotFound
@@ -30,8 +31,10 @@ Exceptions::
         x WriteRejected
         x DeviceUnavailable
 
-Those with a ``+`` have kinds of their own. Some are errors of Python as well: ``ValueRefused`` and ``AmbiguousName``
-are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and ``WaitTimeout`` are a ``TimeoutError``.
+Those with a ``+`` have kinds of their own. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too:
+that is what every call raises for a resource the device does not have. Some are errors of Python as well:
+``ValueRefused`` and ``AmbiguousName`` are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and
+``WaitTimeout`` are a ``TimeoutError``.
 Web applications that tell their users of them are in ``help(mirror_sdk)``.
 
 Warnings::
@@ -66,7 +69,11 @@ class ClientClosed(MirrorError):
 
 
 class UnknownResource(MirrorError, KeyError):
-    """The device never introduced this resource; the message lists close paths."""
+    """The device does not have this resource; what a device object or ``explain`` raises lists close paths.
+
+    Where the service says so it is a :class:`NoSuchResource` as well, and where the device does a
+    :class:`ResourceNotFound`.
+    """
 
     def __str__(self) -> str:
         # A KeyError would show its message in quotes.
@@ -148,6 +155,10 @@ class BadRequest(APIError):
     """400: the request is not one the service understands; ``fields`` says what is wrong with it."""
 
 
+class NoSuchResource(BadRequest, UnknownResource):
+    """400 with the reason ``RESOURCE_NOT_FOUND``: the service knows of no such resource of the device."""
+
+
 class AuthenticationError(APIError):
     """401: there is no access key, or the service does not know it."""
 
@@ -213,8 +224,8 @@ class RequestExpired(DeviceRequestFailed):
     """The device did not connect before ``expiry_seconds`` were over; it never saw the request."""
 
 
-class ResourceNotFound(DeviceRequestFailed):
-    """The device has no such resource."""
+class ResourceNotFound(DeviceRequestFailed, UnknownResource):
+    """The device says that it has no such resource."""
 
 
 class WriteRejected(DeviceRequestFailed):
@@ -256,6 +267,8 @@ CATEGORY_HINTS = {
 }
 """What can be done about each category of a failed device request."""
 
+_RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
+
 _BY_STATUS: dict[int, type[APIError]] = {
     400: BadRequest,
     401: AuthenticationError,
@@ -269,7 +282,7 @@ _BY_STATUS: dict[int, type[APIError]] = {
 
 _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "REQUEST_EXPIRED": RequestExpired,
-    "RESOURCE_NOT_FOUND": ResourceNotFound,
+    _RESOURCE_NOT_FOUND: ResourceNotFound,
     "METHOD_NOT_ALLOWED": WriteRejected,
     "BAD_VALUE": WriteRejected,
     "REJECTED": WriteRejected,
@@ -288,6 +301,8 @@ UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.ite
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
     """The error of an answer with this status; a 4xx without a class of its own is a plain ``APIError``."""
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
+    if kind is BadRequest and body.reason == _RESOURCE_NOT_FOUND:
+        kind = NoSuchResource
     return kind(status, body, retry_after_seconds)
 
 

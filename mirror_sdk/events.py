@@ -15,6 +15,7 @@ from mirror_sdk._cursor import Batch
 from mirror_sdk._inbox import Entry, EntryBody, Unreadable
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
@@ -43,13 +44,16 @@ class Event(JsonForm):
     Attributes:
         kind: What it tells.
         received_at: When this client received it, by the clock here; no other instant of an event is of that clock.
-        seq: Number of the last entry of the message it came in: the position to go on from once all events with this
-            number were seen. For a gap, the last number that is missing.
+        seq: Its number in the log: a larger one is later. A service that does not tell it of each entry tells that
+            of the last one of the message only, and the events of a message then come kind by kind. For a gap, the
+            last number that is missing.
         first_seq: For a gap, the first number that is missing.
         device_id: The device it is about.
-        path: The resource path it is about.
-        value: The new value of an observation; the value a device request brought. An async response does not name
-            its resource, so a text in it is left as text.
+        endpoint_name: The name that device registers with.
+        path: The resource path it is about; of an async response the one its request was about.
+        unit: The unit of a number under this path, as it is declared.
+        value: The new value of an observation; the value a device request brought. Where a service does not tell the
+            path of an async response, a text in it is left as text.
         changed_at: When the value changed, as the device tells it; for other kinds when it happened.
         async_id: The device request an async response belongs to.
         status: Status of an async response.
@@ -63,7 +67,9 @@ class Event(JsonForm):
     seq: int | None = None
     first_seq: int | None = None
     device_id: str | None = None
+    endpoint_name: str | None = None
     path: str | None = None
+    unit: str | None = None
     value: Value | None = None
     changed_at: datetime | None = None
     async_id: str | None = None
@@ -93,7 +99,7 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
     if batch.gap is not None:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
-        yield _of_entry(entry, batch.seq, received_at)
+        yield _of_entry(entry, batch.seq if entry.seq is None else entry.seq, received_at)
 
 
 def unreadable_keys(events: Iterable[Event]) -> set[str]:
@@ -155,7 +161,9 @@ def _of_notification(body: Notification, seq: int | None, received_at: datetime)
         received_at=received_at,
         seq=seq,
         device_id=body.ep,
+        endpoint_name=body.original_ep,
         path=body.path,
+        unit=_unit_of(body.path),
         value=decode(body.payload, body.ct, body.path),
         changed_at=instant_of(body.timestamp),
         uid=body.uid,
@@ -168,7 +176,11 @@ def _of_async_response(body: AsyncResponse, seq: int | None, received_at: dateti
         kind=EventKind.ASYNC_RESPONSE,
         received_at=received_at,
         seq=seq,
-        value=decode(body.payload, body.ct, path="") if body.payload else None,
+        device_id=body.ep,
+        endpoint_name=body.original_ep,
+        path=body.path,
+        unit=_unit_of(body.path),
+        value=decode(body.payload, body.ct, body.path or "") if body.payload else None,
         changed_at=instant_of(body.timestamp),
         async_id=body.id,
         status=body.status,
@@ -184,10 +196,16 @@ def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, 
         received_at=received_at,
         seq=seq,
         device_id=body.ep,
+        endpoint_name=body.original_ep,
         changed_at=instant_of(body.timestamp),
         uid=body.uid,
         content=body,
     )
+
+
+def _unit_of(path: str | None) -> str | None:
+    declared = None if path is None else lookup(path)
+    return None if declared is None else declared.unit or None
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:

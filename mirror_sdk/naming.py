@@ -16,16 +16,16 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import closest, shown
-from mirror_sdk._deadline import Pause
 from mirror_sdk._exchange import Operation
+from mirror_sdk._steps import Steps, Work
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -40,8 +40,6 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
-Steps: TypeAlias = "Generator[Operation[Any] | Search | Pause, Any, T]"
-"""What is to be sent, searched or waited one after another; each answer is sent in, each error thrown in."""
 
 REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
@@ -124,20 +122,6 @@ class Found:
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     several: dict[str, list[Device]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What to say of texts that lead nowhere. Looking for close names takes long; beside a loop a thread does it."""
-
-    texts: Sequence[str]
-    known: Collection[str]
-
-    def reasons(self) -> dict[str, str]:
-        """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
-        told = {text: f"no device has the id or endpoint name {text!r}" for text in self.texts}
-        close = {text: closest(text, self.known) for text in self.texts[:_MOST_TOLD]}
-        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
 
 
 def known_id(argument: str, device: object) -> str | None:
@@ -265,7 +249,7 @@ def unclear(found: Found) -> Steps[dict[str, str]]:
     """Why texts lead to no device, in words."""
     reasons = {}
     if found.unknown:
-        reasons = yield Search(found.unknown, (yield from _endpoint_names()))
+        reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
     return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
 
 
@@ -305,10 +289,22 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[UnknownDevice]:
     """The error for texts that lead nowhere: it tells of the first ones, and which known names are close to them."""
-    reasons: dict[str, str] = yield Search(texts[:_MOST_TOLD], known)
+    reasons = yield from _search(texts[:_MOST_TOLD], known)
     untold = len(texts) - len(reasons)
     more = [f"and {untold} more of {len(texts)} lead to no device"] if untold else []
     return _not_found("; ".join([*reasons.values(), *more]))
+
+
+def _search(texts: Sequence[str], known: Collection[str]) -> Steps[dict[str, str]]:
+    """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
+
+    def find() -> dict[str, str]:
+        told = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
+        close = {text: closest(text, known) for text in texts[:_MOST_TOLD]}
+        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
+
+    found: dict[str, str] = yield Work(find)
+    return found
 
 
 def _not_found(message: str) -> UnknownDevice:

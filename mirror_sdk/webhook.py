@@ -36,7 +36,7 @@ from typing import Any, Self
 
 from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._fork import close_in_child, tell_in_child
-from mirror_sdk._inbox import Entry, read_entries
+from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ConfigError, MirrorError, UnexpectedAnswer
 
@@ -62,7 +62,7 @@ def parse_callback(body: bytes) -> tuple[Entry, ...]:
         raise UnexpectedAnswer(f"the body of a callback is not JSON: {exc}") from exc
     if not isinstance(message, dict):
         raise UnexpectedAnswer("the body of a callback is no JSON object")
-    return tuple(read_entries(message))
+    return tuple(Entries(message))
 
 
 class CallbackInbox:

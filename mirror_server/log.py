@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,7 @@ import orjson
 
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal, other_channel
+from mirror_server.core.instants import Instant
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, compose, first_message
 from mirror_server.store import callbacks, logs
 from mirror_server.store.database import Database
@@ -43,11 +45,16 @@ _LAST_PARTS = 1 << 48
 
 @dataclass(frozen=True)
 class Page:
-    """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything."""
+    """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything.
+
+    ``settled_at`` is the instant before which all that happened is in the log up to this number; ``None`` where this
+    process cannot know.
+    """
 
     entries: Sequence[LogEntry]
     cursor: int
     gap: tuple[int, int] | None
+    settled_at: Instant | None
 
     @cached_property
     def message(self) -> bytes:
@@ -67,17 +74,22 @@ class NotificationLog:
         clock: Domain time.
         most_bytes: How large one of them may be.
         is_shared: Whether other processes may be on the database.
+        is_on_duty: Whether this process is the one that writes what happens.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, most_bytes: int, is_shared: bool) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, most_bytes: int, is_shared: bool, is_on_duty: Callable[[], bool]
+    ) -> None:
         self._database = database
         self._is_shared = is_shared
+        self._is_on_duty = is_on_duty
         self._clock = clock
         self._most_bytes = most_bytes
         self._uids = _uids()
         self._waiting: dict[str, set[More]] = {}
         self._newest_seq: dict[str, int] = {}
         self._read_seq: dict[str, int] = {}
+        self._committed_at = clock.now()
         self._open_polls = 0
         self._known: set[str] = set()
         self._lock = threading.Lock()
@@ -90,17 +102,16 @@ class NotificationLog:
         created = self._database.insist(lambda session: logs.create(session, app_id), of_duty=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
-    def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
+    def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any]) -> None:
         """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
         self.append_all(session, kind, [(app_id, device_id, body)])
 
-    def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any] | str]]) -> None:
+    def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
         """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
         at = self._clock.now()
-        by_application: dict[str, list[tuple[str, dict[str, Any] | str]]] = {}
+        by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for app_id, device_id, body in entries:
-            entry = body if isinstance(body, str) else {**body, "uid": next(self._uids)}
-            by_application.setdefault(app_id, []).append((device_id, entry))
+            by_application.setdefault(app_id, []).append((device_id, {**body, "uid": next(self._uids)}))
         for app_id, added in by_application.items():
             encoded = [(device_id, orjson.dumps(entry)) for device_id, entry in added]
             end = logs.append(session, app_id, encoded, kind=kind, at=at, read_seq=self._read_seq.get(app_id, 0))
@@ -110,14 +121,9 @@ class NotificationLog:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
             page = None
             if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
-                page = _page_of(kind, [entry for _, entry in added], end.last_seq)
-            session.after_commit(partial(self._added, app_id, end.last_seq, page))
+                page = _page_of(kind, [entry for _, entry in added], end.last_seq, at)
+            session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
             session.tell(f"{LOG} {app_id}")
-
-    def append_for_all(self, session: Session, kind: str, device_id: str, body: dict[str, Any] | str) -> None:
-        """Add an entry to the log of every application, as registration events are. Source: specification 6."""
-        for app_id in logs.applications(session):
-            self.append(session, app_id, kind, device_id, body)
 
     def append_for_each(
         self,
@@ -125,9 +131,12 @@ class NotificationLog:
         kind: str,
         device_id: str,
         body: dict[str, Any],
-        own: Mapping[str, dict[str, Any]],
+        own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """As :meth:`append_for_all`, with the members that an application's own entry has besides."""
+        """Add an entry to the log of every application, with the members that an application's own has besides.
+
+        Source: specification 6.
+        """
         for app_id in logs.applications(session):
             self.append(session, app_id, kind, device_id, {**body, **own.get(app_id, {})})
 
@@ -157,6 +166,8 @@ class NotificationLog:
         Raises:
             Refusal: The log never reached that number.
         """
+        # Before anything is read, so that nothing is told to be there that comes after.
+        settled_at = self._settled_at()
         with self._database.read() as session:
             state = logs.state(session, app_id)
             last_seq = state.last_seq if state else 0
@@ -165,10 +176,23 @@ class NotificationLog:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
         adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
-        entries = first_message([LogEntry(seq, kind, orjson.loads(body)) for seq, kind, body in adjoining])
+        entries = first_message([LogEntry(seq, kind, orjson.loads(body), at) for seq, kind, body, at in adjoining])
         first_kept = entries[0].seq if entries else last_seq + 1
         gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
-        return Page(entries, entries[-1].seq if entries else last_seq, gap)
+        cursor = entries[-1].seq if entries else last_seq
+        if entries and (settled_at is None or cursor < last_seq):
+            # Entries are written in the order of their times.
+            settled_at = min(settled_at or entries[-1].logged_at, entries[-1].logged_at)
+        return Page(entries, cursor, gap, settled_at)
+
+    def _settled_at(self) -> Instant | None:
+        """Before which instant all that happened is on disk, for who reads after this call."""
+        if not self._is_on_duty():
+            return None
+        now = self._clock.now()
+        # Work takes the time when it is done: with none at hand, what is still to come happens from now on.
+        self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
+        return self._committed_at
 
     def note_read(self, app_id: str, seq: int) -> None:
         """Note that a reader with a position of its own is given what is up to this number.
@@ -234,8 +258,9 @@ class NotificationLog:
             with suppress(InvalidStateError):
                 future.set_result(added)
 
-    def _added(self, app_id: str, last_seq: int, page: Page | None) -> None:
+    def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
         self._newest_seq[app_id] = last_seq
+        self._committed_at = at
         self.wake(app_id, page)
 
     def wake_all(self) -> None:
@@ -255,13 +280,13 @@ class NotificationLog:
                     del self._waiting[app_id]
 
 
-def _page_of(kind: str, added: Sequence[dict[str, Any] | str], last_seq: int) -> Page | None:
+def _page_of(kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
     """What was added as the page of who has read all before it, where it makes one message."""
     if len(added) > MOST_ENTRIES:
         return None
     first_seq = last_seq - len(added) + 1
-    entries = [LogEntry(seq, kind, entry) for seq, entry in enumerate(added, first_seq)]
-    return Page(entries, last_seq, None) if len(first_message(entries)) == len(entries) else None
+    entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
+    return Page(entries, last_seq, None, at) if len(first_message(entries)) == len(entries) else None
 
 
 class PlainPolls:

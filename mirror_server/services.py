@@ -60,7 +60,11 @@ class Services:
             undo.pop_all()
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(
-            self.database, self.clock, most_bytes=settings.keep_log_bytes, is_shared=self._neighbours is not None
+            self.database,
+            self.clock,
+            most_bytes=settings.keep_log_bytes,
+            is_shared=self._neighbours is not None,
+            is_on_duty=self.is_on_duty,
         )
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(

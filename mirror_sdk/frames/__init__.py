@@ -3,9 +3,10 @@
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
 ``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is
-based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges or groups. With
-this module imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`.
-Type checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
+pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back. With this module
+imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`. Type
+checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 """
 
 import mirror_sdk._pandas  # noqa: F401

@@ -12,6 +12,7 @@ from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
+from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
@@ -109,6 +110,63 @@ class MirrorAccessor:
             index="device_id", columns="path", values=shown
         )
         return table.rename_axis(columns=None)
+
+    def join(
+        self,
+        other: pd.DataFrame,
+        on: str | Sequence[str] | None = None,
+        *,
+        how: How = "left",
+        suffix: str = "_other",
+    ) -> pd.DataFrame:
+        """This table with the columns of another one, which keeps what it is based on; ``merge`` of pandas drops that.
+
+        Of two tables of a mirror the result is as old as the older one, and complete only if both are; its ``server``
+        names both. With any other table, what this one is based on stays. Categories stay categories, and an index
+        with a name, such as that of :meth:`wide`, is a column like others.
+
+        Args:
+            other: The other table; each of its rows that matches is a row of the result.
+            on: The columns that both have and that must be equal; ``device_id`` and ``path``, as far as both have
+                them, by default. A missing one equals nothing in a ``left`` and an ``inner`` join by a category.
+            how: Which rows stay where nothing matches: ``left`` those of this table, ``right``, ``inner``, ``outer``.
+            suffix: What the name of a column of the other table has behind it where this one has it too.
+
+        Returns:
+            A new table. It cannot be refreshed: refresh the one of :meth:`mirror_sdk.MirrorClient.snapshot`, and join
+            again.
+
+        Raises:
+            ValueError: A column has values of another type in the other table, or the suffix makes no new name.
+            ValueRefused: A table lacks a column of ``on``, there is none to join by, or ``how`` is no way to join.
+
+        >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
+        >>> state = client.state_frame([light])
+        >>> table = state.mirror.join(rooms, on="endpoint_name")
+        >>> table["room"].unique().tolist(), table.attrs == state.attrs
+        (['Hall'], True)
+        """
+        return join(self._frame, other, on, how=how, suffix=suffix)
+
+    def based_on(self, *originals: pd.DataFrame) -> pd.DataFrame:
+        """The same table, with what the tables it was made of are based on, where pandas dropped that.
+
+        pandas keeps ``attrs`` when it selects, sorts, groups or changes columns and in Parquet, Feather and pickle
+        files; it drops them when it merges, joins, pivots or concatenates tables of different bases and in all other
+        files.
+
+        Args:
+            *originals: The tables it was made of. Of several it is as old as the oldest, and complete only if all are.
+
+        Raises:
+            ValueRefused: None of them says what it is based on.
+
+        >>> state = client.state_frame()
+        >>> read = state.merge(pd.DataFrame({"device_id": [light], "room": ["Hall"]}), on="device_id")
+        >>> "mirror" in read.attrs, read.mirror.based_on(state).attrs == state.attrs
+        (False, True)
+        """
+        return rebased(self._frame, originals)
 
     def refresh(self, client: _Refreshes[T_co]) -> T_co:
         """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.

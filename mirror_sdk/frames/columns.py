@@ -175,9 +175,10 @@ def moment(name: str, instant: object) -> str:
 
 
 _LOST = (
-    "the table does not say when it was taken: pandas drops attrs when it merges, joins or groups. Keep them, with"
-    " merged.attrs = frame.attrs, or give now= by the mirror's clock, not by the one here, such as"
-    ' now=pd.Timestamp(frame.attrs["mirror"]["taken_at"]) or now=client.get_device(device_id).created_at'
+    "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
+    " frame.mirror.based_on(original), the table it was made of, or join with original.mirror.join(other, on=...). Or"
+    ' give now= by the mirror\'s clock, not by the one here, such as now=pd.Timestamp(original.attrs["mirror"]'
+    '["taken_at"]) or now=client.get_device(device_id).created_at'
 )
 
 

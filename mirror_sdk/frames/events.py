@@ -29,7 +29,9 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("uid", pa.string()),
         fixed_category("event", [kind.value for kind in EventKind]),
         pa.field("device_id", CATEGORY),
+        pa.field("endpoint_name", CATEGORY),
         pa.field("path", CATEGORY),
+        pa.field("unit", CATEGORY),
         *value_fields("value"),
         fixed_category("value_kind", [kind.value for kind in ValueKind]),
         pa.field("changed_at", INSTANT),
@@ -48,7 +50,20 @@ EVENTS_AT_A_TIME = 100
 """How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
 _ROWS_AT_A_TIME = 10_000
 
-_PLAIN = ("seq", "first_seq", "uid", "device_id", "path", "changed_at", "received_at", "async_id", "status", "category")
+_PLAIN = (
+    "seq",
+    "first_seq",
+    "uid",
+    "device_id",
+    "endpoint_name",
+    "path",
+    "unit",
+    "changed_at",
+    "received_at",
+    "async_id",
+    "status",
+    "category",
+)
 
 
 def events_frame(
@@ -68,12 +83,14 @@ def events_frame(
         ==============  ===================  ===========================================================
         column          dtype                meaning
         ==============  ===================  ===========================================================
-        seq             Int64                number of the last entry of the message; of a gap, the last missing one
+        seq             Int64                number of the entry in the log; of a gap, the last missing one
         first_seq       Int64                of a gap, the first missing number
         uid             string               the entry's identity, the same however often it is read
         event           category             one of ``EventKind``
         device_id       category             the device it is about
+        endpoint_name   category             the name that device registers with
         path            category             the resource path it is about
+        unit            category             of ``value_num``, as it is declared for the path
         value_num       Float64              a number, rounded to the nearest float past 2**53
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean

@@ -49,7 +49,7 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """Of the years 1 to 9999, since 1970."""
 
-_ADDED: frozenset[str] = frozenset()
+_ADDED = frozenset({"endpoint_name", "unit"})
 """Columns that recordings of before do not have."""
 
 _ABOUT = b"mirror_recording"

@@ -94,11 +94,18 @@ class SnapshotRequest:
         about = frame.attrs.get("mirror", {})
         selection = about.get("selection")
         if selection is None:
-            raise ValueRefused("the table does not say what it shows; refresh one that client.snapshot() gave")
+            raise ValueRefused(
+                "the table does not say what it shows; refresh the one that client.snapshot() gave, then join or change"
+                " it. Where pandas dropped that of the same rows, frame.mirror.based_on(snapshot) brings it back"
+            )
         if len(frame) != about.get("rows"):
             raise ValueRefused(
                 f"the table has {len(frame)} rows and the snapshot had {about.get('rows')}; refresh the whole table,"
                 " then select from it"
+            )
+        if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
+            raise ValueRefused(
+                "the table has a device's resource more than once; refresh the one that client.snapshot() gave"
             )
         try:
             device_ids, paths = selection["device_ids"], selection["paths"]

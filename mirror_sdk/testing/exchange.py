@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import httpx
 
 from mirror_sdk.testing.faults import Faults
-from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, PULL
+from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, PULL, TIME_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,14 @@ class _Gathered:
     after: str
     message: dict[str, list[Any]] = field(default_factory=dict)
     gap: str | None = None
+    served_at: str | None = None
     messages: int = 0
 
     def add(self, response: httpx.Response) -> None:
         self.messages += 1
         self.after = response.headers.get(CURSOR_HEADER, self.after)
         self.gap = self.gap or response.headers.get(GAP_HEADER)
+        self.served_at = response.headers.get(TIME_HEADER)
         for key, entries in (json.loads(response.content) if response.content else {}).items():
             self.message[key] = self.message.get(key, []) + entries
 
@@ -116,11 +118,11 @@ def _poll(request: httpx.Request, faults: Faults) -> Exchange:
                 altered = faults.alter(gathered.message)
                 if gathered.messages == 1 and altered == gathered.message:
                     return response
-                return _answer(request, gathered.after, altered, gathered.gap)
+                return _answer(request, gathered.after, altered, gathered.gap, gathered.served_at)
         elif left_seconds:
             yield WaitForChannel(left_seconds)
         if not left_seconds:
-            return _answer(request, after, {}, None)
+            return _answer(request, after, {})
 
 
 def _is_poll(request: httpx.Request) -> bool:
@@ -150,8 +152,15 @@ def _poll_request(request: httpx.Request, after: str, hold_seconds: float) -> ht
     return httpx.Request("GET", url, headers=request.headers, extensions=request.extensions)
 
 
-def _answer(request: httpx.Request, cursor: str | None, message: Mapping[str, Any], gap: str | None) -> httpx.Response:
-    headers = {name: value for name, value in [(CURSOR_HEADER, cursor), (GAP_HEADER, gap)] if value is not None}
+def _answer(
+    request: httpx.Request,
+    cursor: str | None,
+    message: Mapping[str, Any],
+    gap: str | None = None,
+    served_at: str | None = None,
+) -> httpx.Response:
+    told = {CURSOR_HEADER: cursor, GAP_HEADER: gap, TIME_HEADER: served_at}
+    headers = {name: value for name, value in told.items() if value is not None}
     if not message:
         return httpx.Response(204, headers=headers, request=request)
     return httpx.Response(200, headers=headers, json=message, request=request)

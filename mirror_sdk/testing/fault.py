@@ -136,7 +136,8 @@ def _reversed(fault: EntryFault, entries: list[Any], taken: list[bool]) -> list[
     places = [place for place, is_taken in enumerate(taken) if is_taken]
     altered = list(entries)
     for place, other in zip(places, reversed(places), strict=True):
-        altered[place] = entries[other]
+        # In a log the number belongs to the place.
+        altered[place] = {**entries[other], "seq": entries[place].get("seq")}
     return altered
 
 

@@ -43,12 +43,17 @@ _ChunkSize = Annotated[
 
 
 class SerializationConfig(WireModel):
-    """What notifications carry besides their value; everything is off by default."""
+    """What notifications carry besides their value; everything is off by default.
+
+    With ``include_seq``, an extension, each entry has its number in the notification log, by which those of all kinds
+    are brought into the order in which they happened.
+    """
 
     include_timestamp: _Boolean = False
     include_uid: _Boolean = False
     include_original_ep: _Boolean = False
     deregistrations_as_object: _Boolean = False
+    include_seq: _Boolean = False
 
 
 class Serialization(WireModel):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Discriminator, Field, Tag
 
 from mirror_sdk.wire.model import Payload, WireModel
 
 
 class AsyncResponse(WireModel):
-    """The outcome of a device request, matched by ``id``, its async-id; ``error`` is an open set of categories."""
+    """The outcome of a device request, matched by ``id``, its async-id; ``error`` is an open set of categories.
+
+    Only with its number in the log, ``seq``, it names the device and the resource path of the request.
+    """
 
     id: str
     status: int
@@ -20,6 +23,10 @@ class AsyncResponse(WireModel):
     max_age: Annotated[int, Field(alias="max-age")] = 0
     uid: str | None = None
     timestamp: int | None = None
+    seq: int | None = None
+    ep: str | None = None
+    original_ep: Annotated[str | None, Field(alias="original-ep")] = None
+    path: str | None = None
 
 
 class Notification(WireModel):
@@ -33,6 +40,7 @@ class Notification(WireModel):
     uid: str | None = None
     timestamp: int | None = None
     original_ep: Annotated[str | None, Field(alias="original-ep")] = None
+    seq: int | None = None
 
 
 class RegisteredResource(WireModel):
@@ -56,21 +64,24 @@ class RegistrationEvent(WireModel):
     q: bool = False
     uid: str | None = None
     timestamp: int | None = None
+    seq: int | None = None
     resources: list[RegisteredResource] = []
     ended_subscriptions: Annotated[list[str], Field(alias="ended-subscriptions")] = []
 
 
-# Only a webhook that asked for them gets objects.
+class DeviceGone(WireModel):
+    """A device that deregistered or whose registration expired, as an object; all but ``ep`` only with ``seq``."""
+
+    ep: str
+    original_ep: Annotated[str | None, Field(alias="original-ep")] = None
+    uid: str | None = None
+    timestamp: int | None = None
+    seq: int | None = None
+
+
 _Gone = Annotated[
-    str,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "object", "properties": {"ep": {"type": "string"}}, "required": ["ep"]},
-            ]
-        }
-    ),
+    Annotated[str, Tag("id")] | Annotated[DeviceGone, Tag("DeviceGone")],
+    Discriminator(lambda content: "id" if isinstance(content, str) else "DeviceGone"),
 ]
 
 

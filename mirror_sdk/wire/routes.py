@@ -31,6 +31,7 @@ BENCH_CLOCK = "/sim/v1/clock"
 
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
+TIME_HEADER = "Mirror-Time"
 TOTAL_HEADER = "Mirror-Total"
 SUBSCRIPTION_HEADER = "Mirror-Subscription"
 REQUESTED_AT_HEADER = "Mirror-Requested-At"

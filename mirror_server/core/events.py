@@ -17,6 +17,9 @@ def encode(payload: bytes) -> str:
 def async_response(
     *,
     async_id: str,
+    device_id: str,
+    endpoint_name: str,
+    path: str,
     status: int,
     category: str | None,
     payload: bytes,
@@ -31,7 +34,7 @@ def async_response(
     body["payload"] = encode(payload)
     if content_type is not None:
         body |= {"ct": content_type, "max-age": max_age_seconds or 0}
-    return body | {"timestamp": at}
+    return body | {"timestamp": at, "ep": device_id, "original-ep": endpoint_name, "path": path}
 
 
 def notification(
@@ -77,3 +80,8 @@ def registration(
             for path, resource_type, content_type, observable in resources
         ],
     }
+
+
+def leaving(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
+    """A device that deregistered, or whose registration expired."""
+    return {"ep": device_id, "original-ep": endpoint_name, "timestamp": at}

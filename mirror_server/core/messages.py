@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirror_server.core.instants import Instant
+
 ASYNC_RESPONSES = "async-responses"
 NOTIFICATIONS = "notifications"
 REGISTRATIONS = "registrations"
@@ -14,6 +16,13 @@ DE_REGISTRATIONS = "de-registrations"
 REGISTRATIONS_EXPIRED = "registrations-expired"
 
 _LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
+_ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
+# What the public API does not know of them is told with their numbers alone.
+_WITH_SEQ = {
+    ASYNC_RESPONSES: {"ep", "original-ep", "path"},
+    DE_REGISTRATIONS: {"original-ep", "uid", "timestamp"},
+    REGISTRATIONS_EXPIRED: {"original-ep", "uid", "timestamp"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +33,27 @@ class Extras:
     include_uid: bool = False
     include_original_ep: bool = False
     deregistrations_as_object: bool = False
+    include_seq: bool = False
 
 
-CURSOR_EXTRAS = Extras(include_timestamp=True, include_uid=True, include_original_ep=True)
+CURSOR_EXTRAS = Extras(
+    include_timestamp=True,
+    include_uid=True,
+    include_original_ep=True,
+    deregistrations_as_object=True,
+    include_seq=True,
+)
 """What a reader with a cursor of its own is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry of a notification log: its number, the list it belongs to, and its JSON."""
+    """One entry of a notification log: its number, the list it belongs to, its JSON, and when it was logged."""
 
     seq: int
     kind: str
     body: Any
+    logged_at: Instant
 
 
 def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
@@ -64,11 +81,24 @@ def _is_server_error(entry: LogEntry) -> bool:
 
 def shown(entry: LogEntry, extras: Extras) -> Any:
     """The entry's JSON with the extras that were asked for."""
+    body = entry.body
     if entry.kind in _LEAVING:
-        return {"ep": entry.body} if extras.deregistrations_as_object else entry.body
+        # An older version stored the device's id alone.
+        body = body if isinstance(body, dict) else {"ep": body}
+        if not extras.deregistrations_as_object:
+            return body["ep"]
+    if extras.include_seq:
+        body = {**body, "timestamp": body.get("timestamp", entry.logged_at), "seq": entry.seq}
+    dropped = _left_out(entry.kind, extras)
+    return {name: value for name, value in body.items() if name not in dropped} if dropped else body
+
+
+def _left_out(kind: str, extras: Extras) -> set[str]:
+    """The members of such an entry that were not asked for."""
     dropped = set() if extras.include_uid else {"uid"}
-    if entry.kind in {ASYNC_RESPONSES, NOTIFICATIONS} and not extras.include_timestamp:
-        dropped.add("timestamp")
-    if entry.kind == NOTIFICATIONS and not extras.include_original_ep:
-        dropped.add("original-ep")
-    return {name: value for name, value in entry.body.items() if name not in dropped} if dropped else entry.body
+    if kind not in _ANNOUNCED:
+        dropped |= set() if extras.include_timestamp else {"timestamp"}
+        dropped |= set() if extras.include_original_ep else {"original-ep"}
+    if not extras.include_seq:
+        dropped |= _WITH_SEQ.get(kind, set())
+    return dropped

@@ -51,6 +51,12 @@ _HEADERS: dict[str, Schema] = {
         "x-extension": True,
         "schema": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
     },
+    routes.TIME_HEADER: {
+        "description": "All that happened before this instant, by this service's clock, stands in the log up to the"
+        " number in `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
+        "x-extension": True,
+        "schema": {"type": "string", "format": "date-time"},
+    },
     routes.TOTAL_HEADER: {
         "description": "How many devices the answer has.",
         "x-extension": True,

@@ -25,6 +25,8 @@ _ANYWHERE = {
     "max-age": "For how many seconds the value is fresh; 0 when the device does not say.",
     "uid": "The identity of this entry, the same when it is sent again; only with `after`, or when it was asked for.",
     "timestamp": "When it happened, in milliseconds since 1970; only with `after`, or when it was asked for.",
+    "seq": "The number of this entry in the notification log; only with `after`, or when it was asked for; an"
+    " extension.",
     "value": "The device's own value, as text.",
     "observable": "Whether the resource can be subscribed; one that is executable cannot.",
     "auto_observable": "Whether the device sends changes without a subscription; not of one that is executable.",
@@ -39,6 +41,9 @@ _OF_MODELS = {
         "status": "200 when the device did it, else 400 or above.",
         "payload": "The value that was read, in base64; empty when there is none.",
         "timestamp": "When the request ended, in milliseconds since 1970; only with `after`, or when it was asked for.",
+        "ep": "The device's id; only with `seq`; an extension.",
+        "original-ep": "The name the device registers with; only with `seq`; an extension.",
+        "path": "The resource path that the request was about; only with `seq`; an extension.",
     },
     "BenchAdvance": {"advance_seconds": "How much time is to pass; the clock stops before the year 9999."},
     "BenchClock": {"now": "The time for the server.", "manual": "Whether the clock stands still until it is advanced."},
@@ -83,6 +88,11 @@ _OF_MODELS = {
         "custom_attributes": "Always empty.",
         "last_contact_at": "When anything last came from the device: a registration, its update or end, a value, an"
         " answer; an extension.",
+    },
+    "DeviceGone": {
+        "original-ep": "The name the device registers with; only with `seq`; an extension.",
+        "uid": "The identity of this entry, the same when it is sent again; only with `seq`; an extension.",
+        "timestamp": "When it happened, in milliseconds since 1970; only with `seq`; an extension.",
     },
     "DeviceObject": {
         "created_at": "When this answer was made.",
@@ -135,7 +145,8 @@ _OF_MODELS = {
         "notifications": "What subscribed resources sent.",
         "registrations": "Devices that registered.",
         "reg-updates": "Devices that updated their registration.",
-        "de-registrations": "Devices that deregistered: their ids, or objects for a webhook that asked for these.",
+        "de-registrations": "Devices that deregistered: their ids, or objects with `after` and for a webhook that"
+        " asked for these.",
         "registrations-expired": "Devices whose registration expired: as in `de-registrations`.",
     },
     "PresubscriptionRule": {
@@ -181,6 +192,9 @@ _OF_MODELS = {
         "include_uid": "With the identity of each notification.",
         "include_original_ep": "With the endpoint name beside the device's id.",
         "deregistrations_as_object": 'Devices that left as `{"ep": "<device id>"}` in the place of their id alone.',
+        "include_seq": "With the number of each entry in the notification log. An async response then names its device"
+        " and resource path, and the object of a device that left its name, `uid` and time, as far as these were asked"
+        " for; an extension.",
     },
     "WaitingRequest": {
         "async_response_id": "The async-id, by which the answer is recognised.",

@@ -20,6 +20,7 @@ from mirror_server.description.parts import Answer, Content, Operation
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
+_OF_A_POSITION = (routes.CURSOR_HEADER, routes.GAP_HEADER, routes.TIME_HEADER)
 _MESSAGE = Content(
     model=notifications.NotificationMessage,
     variants=("a read or write that the device did", "an observation with all its options", "a registration"),
@@ -317,12 +318,8 @@ MIRROR: dict[tuple[str, str], Operation] = {
         " `after` (an extension) are readers with a position of their own, as many as wanted.",
         parameters=parameters.PULL,
         answers=(
-            Answer(code=200, meaning="A message.", content=_MESSAGE, headers=(routes.CURSOR_HEADER, routes.GAP_HEADER)),
-            Answer(
-                code=204,
-                meaning="Nothing came in time.",
-                headers=(routes.CURSOR_HEADER, routes.GAP_HEADER),
-            ),
+            Answer(code=200, meaning="A message.", content=_MESSAGE, headers=_OF_A_POSITION),
+            Answer(code=204, meaning="Nothing came in time.", headers=_OF_A_POSITION),
         ),
         errors=(409, 410, 429),
     ),

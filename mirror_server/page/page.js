@@ -290,8 +290,8 @@ async function follow(signal) {
 
 function took(event) {
   const data = JSON.parse(event.data);
-  const deviceId = deviceOf(event.name, data);
-  // An answer that came before its request was seen waiting may be for the device that is looked at.
+  const deviceId = data.ep;
+  // A gap names no device, nor does an answer that an older version logged: it may be the one that is looked at.
   const touched = deviceId ?? state.chosen;
   if (touched) dirty.devices.add(touched);
   if (event.name === "async-responses" || event.name === "gap") dirty.waiting = true;
@@ -300,12 +300,6 @@ function took(event) {
   const tail = at("tail");
   tail.prepend(eventRow(event, data, deviceId));
   while (tail.rows.length > TAIL_LENGTH) tail.lastElementChild.remove();
-}
-
-function deviceOf(name, data) {
-  if (typeof data === "string") return data;
-  if (name === "async-responses") return state.waiting.find((request) => request.async_response_id === data.id)?.device_id;
-  return data.ep;
 }
 
 function eventRow(event, data, deviceId) {

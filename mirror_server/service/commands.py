@@ -199,6 +199,9 @@ class CommandService:
             self._report(session, command, content, now)
         response = events.async_response(
             async_id=command.async_id,
+            device_id=command.device_id,
+            endpoint_name=devices.endpoint_name(session, command.device_id),
+            path=command.request.path,
             status=status,
             category=category,
             payload=content.payload if content else b"",

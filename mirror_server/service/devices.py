@@ -286,9 +286,12 @@ class DeviceService:
         )
 
     def _end_registration(self, session: Session, device_id: str, kind: str) -> None:
-        devices.set_registered(session, device_id, registered=False, at=self._clock.now())
+        now = self._clock.now()
+        devices.set_registered(session, device_id, registered=False, at=now)
         subscriptions.reset_device(session, device_id)
-        self._log.append_for_all(session, kind, device_id, device_id)
+        name = devices.endpoint_name(session, device_id)
+        event = events.leaving(device_id=device_id, endpoint_name=name, at=now)
+        self._log.append_for_each(session, kind, device_id, event)
 
 
 def _in_order(

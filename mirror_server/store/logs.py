@@ -73,20 +73,22 @@ def append(
     return end
 
 
-def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[tuple[int, str, bytes]]:
-    """Number, kind and body of up to ``limit`` entries behind ``after``; none behind the one that reaches the bytes."""
-    found: list[tuple[int, str, bytes]] = []
+def entries(
+    session: Session, app_id: str, after: int, limit: int, most_bytes: int
+) -> list[tuple[int, str, bytes, Instant]]:
+    """Number, kind, body and time of up to ``limit`` entries behind ``after``; none behind what reaches the bytes."""
+    found: list[tuple[int, str, bytes, Instant]] = []
     while len(found) < limit and most_bytes > 0:
         rows = session.rows(
-            "SELECT seq, kind, body FROM notifications WHERE app_id = :app_id AND seq > :after"
+            "SELECT seq, kind, body, logged_at FROM notifications WHERE app_id = :app_id AND seq > :after"
             " ORDER BY seq LIMIT :limit",
             app_id=app_id,
             after=found[-1][0] if found else after,
             limit=min(_ROWS_AT_A_TIME, limit - len(found)),
         )
-        for seq, kind, body in rows:
+        for seq, kind, body, logged_at in rows:
             if most_bytes > 0:
-                found.append((seq, kind, body))
+                found.append((seq, kind, body, logged_at))
                 most_bytes -= len(body)
         if len(rows) < _ROWS_AT_A_TIME:
             break

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.channel import CallbackRegistration
-from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS
+from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server import present
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
@@ -198,6 +198,8 @@ def _with_cursor(page: Page) -> Response:
     answer.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
+    if page.settled_at is not None:
+        answer.headers[TIME_HEADER] = present.timestamp(page.settled_at)
     return answer
 
 

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, RootModel, ValidationError
+from pydantic_core import ErrorDetails
 
 import mirror_sdk.wire
 from mirror_sdk.wire.model import WireModel
+from mirror_sdk.wire.notifications import DeviceGone
 
 DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
 FREE_FORM_MEMBERS = {"headers", "custom_attributes"}
@@ -100,8 +102,13 @@ def test_an_unknown_member_is_named_when_reading_strictly(golden: Golden, place:
     _object_at(wire, place)[UNKNOWN] = 1
     with pytest.raises(ValidationError) as caught:
         _read_strictly(golden.model, wire)
-    refusals = [(error["type"], error["loc"]) for error in caught.value.errors()]
+    refusals = [(error["type"], _place_of(error)) for error in caught.value.errors()]
     assert refusals == [("extra_forbidden", (*place, UNKNOWN))]
+
+
+def _place_of(error: ErrorDetails) -> Place:
+    """Where a member is; pydantic names the model too where there could be something else."""
+    return tuple(part for part in error["loc"] if part != DeviceGone.__name__)
 
 
 def _with_python_names(golden: Golden) -> Iterator[tuple[Place, str]]:
@@ -125,7 +132,7 @@ def test_a_member_has_its_wire_name_only(golden: Golden, place: Place, name: str
     members[name.replace("-", "_")] = members.pop(name)
     with pytest.raises(ValidationError) as caught:
         _read_strictly(golden.model, wire)
-    assert (*place, name.replace("-", "_")) in [error["loc"] for error in caught.value.errors()]
+    assert (*place, name.replace("-", "_")) in [_place_of(error) for error in caught.value.errors()]
 
 
 def _models_in(value: Any) -> Iterator[WireModel]:

@@ -3,6 +3,7 @@ import copy
 import dataclasses
 import pickle
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from mirror_sdk import UnknownResource
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire import device_object as wire
@@ -85,6 +87,38 @@ def test_a_device_object_that_was_not_looked_at_is_the_same():
         fresh().resource  # noqa: B018 - that it is not there is the point
 
 
+def test_a_device_object_is_a_mapping_of_paths():
+    device = device_object(state("/3311/0/5851", b"40"), state("/3303/0/5700", b"21.5"))
+    paths = ["/3311/0/5851", "/3303/0/5700"]
+    assert isinstance(device, Mapping)
+    assert list(device) == list(device.keys()) == paths
+    assert len(device) == 2
+    assert [resource.value for resource in device.values()] == [40, 21.5]
+    assert dict(device) == dict(device.items()) == device.resources == {path: device[path] for path in paths}
+    assert {**device}.keys() == device.keys() == set(paths)
+    assert ("/3303/0/5700" in device, "/3304/0/5700" in device, 3303 in device) == (True, False, False)
+    match device:
+        case {"/3303/0/5700": temperature}:
+            assert temperature.value == 21.5
+        case _:
+            pytest.fail("it is no mapping")
+    assert (device == dict(device), dict(device) == device) == (False, False)
+
+
+def test_what_a_device_object_does_not_have_is_asked_for_without_an_error():
+    device = device_object(state("/3303/0/5700", b"21.5"))
+    assert device.get("/3303/0/5700").value == 21.5
+    assert device.get("/3304/0/5700") is None
+    assert device.get("/3304/0/5700", "none") == "none"
+    assert device.get("Temperature", "no path") == "no path"
+    with pytest.raises(UnknownResource, match="close to it: /3303/0/5700"):
+        device["/3304/0/5700"]
+
+
+def test_a_device_object_without_resources_is_an_empty_mapping():
+    assert (dict(device_object()), len(device_object()), bool(device_object())) == ({}, 0, False)
+
+
 def test_threads_that_look_at_a_device_object_at_once_see_the_same():
     with ThreadPoolExecutor(4) as pool:
         for _ in range(50):
@@ -130,14 +164,6 @@ def test_the_unit_a_device_names_holds_for_its_object_instance_only():
 def test_an_unreadable_unit_is_no_unit():
     device = device_object(state("/3303/0/5700", b"21"), state("/3303/0/5701", b"\xff"))
     assert device["/3303/0/5700"].unit == ""
-
-
-def test_a_device_object_is_a_mapping_of_paths():
-    device = device_object(state("/3303/0/5700"), state("/3/0/0"))
-    assert list(device) == ["/3303/0/5700", "/3/0/0"]
-    assert len(device) == 2
-    assert "/3/0/0" in device
-    assert "/3/0/1" not in device
 
 
 def test_an_unknown_path_lists_close_ones():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Unreadable, read_entries
+from mirror_sdk._inbox import Entries, Unreadable
 from mirror_sdk._operations import Gap
 from mirror_sdk.events import Event, EventKind, event_filter, read_events
 
@@ -34,7 +34,7 @@ MESSAGE = {
 
 
 def events(message: dict[str, object], gap: Gap | None = None) -> list[Event]:
-    return list(read_events(Batch(tuple(read_entries(message)), 9, gap), NOW))
+    return list(read_events(Batch(tuple(Entries(message)), 9, gap), NOW))
 
 
 def test_each_entry_is_an_event_of_its_kind_with_the_number_of_its_message():

@@ -5,11 +5,16 @@ import sys
 
 import pytest
 
+import mirror_sdk
+from mirror_sdk import plan
+
 WAYS = [
     "import mirror_sdk.frames",
     "from mirror_sdk.frames import drift_frame",
     "from mirror_sdk.frames.state import STATE_SCHEMA",
     "import mirror_sdk.plan",
+    "from mirror_sdk import Plan",
+    "mirror_sdk.AsyncPlan",
     "from mirror_sdk.plan.checks import check_all",
     "import mirror_sdk.recording",
     "from mirror_sdk.snapshot.dataset import SnapshotDataset",
@@ -34,7 +39,7 @@ WAYS = [
 ]
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, sys, mirror_sdk
 from datetime import UTC, datetime
 sys.modules[{missing!r}] = None
 from mirror_sdk import AsyncMirrorClient, DeviceList, DeviceObject, MirrorClient
@@ -58,3 +63,14 @@ def test_a_table_says_what_it_needs(missing, tmp_path):
     wanted = f'tables need {missing}: pip install "device-state-mirror[frames]"\n'
     assert run.stdout == wanted * len(WAYS), run.stdout + run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_names_of_a_plain_install_can_be_taken_at_once():
+    program = "import sys; sys.modules.update(pandas=None, pyarrow=None); from mirror_sdk import *; print(MirrorClient)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert run.stdout == "<class 'mirror_sdk._client.MirrorClient'>\n", run.stderr
+
+
+def test_plans_have_a_name_for_annotations():
+    assert (mirror_sdk.Plan, mirror_sdk.AsyncPlan) == (plan.Plan, plan.AsyncPlan)
+    assert {"Plan", "AsyncPlan"} <= set(dir(mirror_sdk))

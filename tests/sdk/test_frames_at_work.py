@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import io
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -186,3 +187,158 @@ def test_a_name_in_a_legend_is_shown_and_does_nothing(tmp_path, name, shown):
 def test_each_row_of_any_table_has_a_label():
     events = events_frame([observation("d1", TEMPERATURE, "20"), Event(kind=EventKind.GAP, received_at=NOW)])
     assert events.mirror.labels.fillna("none").tolist() == ["Temperature · Sensor Value", "none"]
+
+
+# Tables put together
+
+ROOMS = pd.DataFrame({"device_id": ["d2", "d1", "d9"], "room": ["Attic", "Hall", "Nowhere"]})
+
+
+def older(**about):
+    """Two of the devices, taken an hour before."""
+    table = state_frame([HALL, ROOF], taken_at=at(-60), server="http://b")
+    table.attrs["mirror"].update(about)
+    return table
+
+
+def test_a_join_with_any_other_table_stays_based_on_the_same():
+    table = state(server="http://a")
+    joined = table.mirror.join(ROOMS, on="device_id")
+    assert joined.attrs == table.attrs
+    assert joined["device_id"].tolist() == table["device_id"].tolist()
+    assert joined["device_id"].dtype == table["device_id"].dtype
+    assert joined["room"].fillna("none").tolist() == ["Hall"] * 3 + ["Attic"] * 2 + ["none"] * 2
+    assert ROOMS.mirror.join(table).attrs == table.attrs
+    assert joined.mirror.stale("1h")["room"].tolist() == ["Hall", "Attic", "Attic"]
+    assert joined.mirror.drift().empty
+    assert "mirror" not in ROOMS.mirror.join(ROOMS).attrs
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_join_of_two_tables_is_as_old_as_the_older_and_complete_only_if_both_are(turned):
+    tables = [state(server="http://a"), older(complete=False)]
+    left, right = reversed(tables) if turned else tables
+    about = left.mirror.join(right).attrs["mirror"]
+    told = {"http://a", "http://b"}
+    assert about.pop("server").split(", ") == (sorted(told, reverse=turned))
+    assert about == {"taken_at": "2026-01-05T11:00:00.000Z", "devices": 2 if turned else 4, "complete": False}
+
+
+def test_a_join_of_two_tables_of_one_server_names_it_once_and_three_name_each_once():
+    first, second = state(server="http://a"), older(server="http://a")
+    assert first.mirror.join(second).attrs["mirror"]["server"] == "http://a"
+    both = first.mirror.join(older())
+    assert both.mirror.join(older(), suffix="_third").attrs["mirror"]["server"] == "http://a, http://b"
+
+
+def test_a_table_that_does_not_know_its_moment_makes_a_join_no_older():
+    empty = events_frame([])
+    joined = state().mirror.join(empty, on="device_id")
+    assert joined.attrs["mirror"]["taken_at"] == state().attrs["mirror"]["taken_at"]
+    assert (len(joined), joined.columns.is_unique) == (len(state()), True)
+
+
+@pytest.mark.parametrize("how", ["left", "right", "inner", "outer"])
+def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
+    table, rooms = state(), pd.concat([ROOMS, ROOMS])
+    plain = table.astype({"device_id": object}).merge(rooms, on="device_id", how=how)
+    for other in (rooms, rooms.astype({"device_id": "category"})):
+        joined = table.mirror.join(other, on=["device_id"], how=how)
+        assert isinstance(joined["device_id"].dtype, pd.CategoricalDtype)
+        keys = ["device_id", "path", "room"]
+        assert joined[keys].astype("string").fillna("").values.tolist() == (
+            plain[keys].astype("string").fillna("").values.tolist()
+        )
+
+
+def test_what_is_missing_matches_nothing():
+    events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("d1", LEVEL, "50")])
+    other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
+    assert events.mirror.join(other)["room"].fillna("none").tolist() == ["none", "Hall"]
+
+
+def test_columns_that_both_have_are_those_of_the_left_and_a_wide_table_joins_by_its_index():
+    wide = state().mirror.wide()
+    joined = wide.mirror.join(state(FRESH, HALL)[["device_id", "endpoint_name"]].drop_duplicates(), how="inner")
+    assert joined["endpoint_name"].tolist() == ["Hall", "Fresh"]
+    assert joined.attrs["mirror"]["taken_at"] == state().attrs["mirror"]["taken_at"]
+    again = state().mirror.join(older(), suffix="_before")
+    assert again.mirror.value.tolist() == state().mirror.value.tolist()
+    assert again["reported_num_before"].notna().sum() == 4
+
+
+def test_a_table_with_an_ordinary_text_column_joins_one_with_categories():
+    body = {"id": "d2", "endpoint_name": "Roof", "state": "registered", "created_at": NOW, "updated_at": NOW}
+    devices = DeviceList([Device.model_validate(body)]).to_frame()
+    joined = devices.mirror.join(state(), on="device_id")
+    assert joined["path"].tolist() == [LEVEL, TEMPERATURE]
+    assert joined["device_id"].dtype == devices["device_id"].dtype
+
+
+def test_a_join_that_cannot_be_names_what_is_missing():
+    with pytest.raises(ValueRefused, match="table lacks the column floor; it has"):
+        state().mirror.join(ROOMS, on=["device_id", "floor"])
+    with pytest.raises(ValueRefused, match="other table lacks the column path; it has device_id, room"):
+        state().mirror.join(ROOMS, on="path")
+    with pytest.raises(ValueRefused, match="neither device_id nor path"):
+        state().mirror.join(pd.DataFrame({"room": ["Hall"]}))
+    with pytest.raises(ValueRefused, match="lacks the column"):
+        state().mirror.join(ROOMS, on=[])
+    with pytest.raises(ValueRefused, match="how='cross'"):
+        state().mirror.join(ROOMS, how="cross")
+
+
+DROPPED = {
+    "merge": lambda table: table.merge(ROOMS, on="device_id", how="left"),
+    "join": lambda table: table.set_index("device_id").join(ROOMS.set_index("device_id")).reset_index(),
+    "concat": lambda table: pd.concat([table, ROOMS["room"]], axis=1),
+    "csv": lambda table: pd.read_csv(io.StringIO(table.to_csv(index=False)), parse_dates=["reported_at"]),
+}
+
+
+@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
+def test_what_pandas_dropped_is_brought_back(dropped):
+    table = state()
+    made = dropped(table)
+    assert "mirror" not in made.attrs
+    with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(original\)"):
+        made.mirror.stale("1h")
+    again = made.mirror.based_on(table)
+    assert again.attrs == table.attrs
+    assert "mirror" not in made.attrs
+    assert again.mirror.stale("1h")["path"].tolist() == table.mirror.stale("1h")["path"].tolist()
+    again.attrs["mirror"]["devices"] = 99
+    assert table.attrs["mirror"]["devices"] == 4
+
+
+KEPT = {
+    "query": lambda table: table.query("reported_num > 1"),
+    "assign": lambda table: table.assign(more=1),
+    "groupby": lambda table: table.groupby("device_id", observed=True).head(1),
+    "concat": lambda table: pd.concat([table, table]),
+    "sort": lambda table: table.sort_values("path").reset_index(drop=True),
+    "copy": lambda table: table.copy(),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
+def test_what_pandas_keeps_is_there(kept):
+    assert kept(state()).attrs == state().attrs
+
+
+def test_tables_put_one_behind_the_other_are_based_on_both():
+    both = pd.concat([state(server="http://a"), older(complete=False)]).mirror.based_on(
+        state(server="http://a"), older(complete=False)
+    )
+    assert both.attrs["mirror"] == {
+        "taken_at": "2026-01-05T11:00:00.000Z",
+        "devices": 4,
+        "complete": False,
+        "server": "http://a, http://b",
+    }
+
+
+def test_a_table_cannot_be_based_on_what_says_nothing_itself():
+    for originals in ([], [ROOMS], [ROOMS, ROOMS]):
+        with pytest.raises(ValueRefused, match=r"client\.snapshot\(\)"):
+            state().mirror.based_on(*originals)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mirror_sdk._inbox import Entry, Expectation, Inbox, Unreadable, read_entries
+from mirror_sdk._inbox import Entries, Entry, Expectation, Inbox, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 
 GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
@@ -116,7 +116,7 @@ def test_each_list_is_read_as_what_it_is():
         "de-registrations": ["d", {"ep": "e"}],
         "registrations-expired": ["f"],
     }
-    bodies = [entry.body for entry in read_entries(message)]
+    bodies = [entry.body for entry in Entries(message)]
     first, second, *others = bodies
     assert isinstance(first, AsyncResponse)
     assert (first.id, first.payload) == ("a", b"3.31")
@@ -129,7 +129,7 @@ def test_each_list_is_read_as_what_it_is():
     "broken", [None, 7, "text", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}]
 )
 def test_a_malformed_entry_never_takes_another_with_it(broken):
-    entries = list(read_entries({"notifications": [GOOD, broken, GOOD]}))
+    entries = list(Entries({"notifications": [GOOD, broken, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", broken)
 
@@ -146,7 +146,7 @@ KEYS = st.sampled_from(["async-responses", "notifications", "registrations", "de
 def test_no_message_is_fatal_and_its_good_entries_arrive(message):
     inbox = Inbox()
     expectation = inbox.expect("wanted")
-    others = list(read_entries(message))
+    others = list(Entries(message))
     inbox.feed([*others, answer("wanted")])
     assert expectation.answer is not None
     assert inbox.unreadable == sum(isinstance(entry.body, Unreadable) for entry in others)
@@ -154,7 +154,7 @@ def test_no_message_is_fatal_and_its_good_entries_arrive(message):
 
 def test_unknown_lists_are_counted_and_the_newest_kept():
     inbox = Inbox()
-    inbox.feed(read_entries({"blips": list(range(150)), "blop": {"a": 1}}))
+    inbox.feed(Entries({"blips": list(range(150)), "blop": {"a": 1}}))
     assert inbox.unreadable == 151
     assert len(inbox.newest_unreadable) == 100
     assert inbox.newest_unreadable[-1] == Unreadable("blop", {"a": 1})

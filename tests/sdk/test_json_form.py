@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk import ClientStatus, Device, DeviceList, DeviceObject, Event, Explanation, Value
 from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Unreadable, read_entries
+from mirror_sdk._inbox import Entries, Unreadable
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import read_events
@@ -148,7 +148,7 @@ entries = st.fixed_dictionaries(
 @settings(max_examples=50)
 @given(st.sampled_from(["notifications", "async-responses", "registrations", "de-registrations", "news"]), entries)
 def test_an_event_becomes_json(key, entry):
-    batch = Batch(list(read_entries({key: [entry]})), 7, Gap(1, None))
+    batch = Batch(list(Entries({key: [entry]})), 7, Gap(1, None))
     for event in read_events(batch, AT):
         body = check(event)
         assert (body["kind"], body["received_at"]) == (event.kind.value, "2026-11-20T12:37:55.576Z")

@@ -218,8 +218,9 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(client, now, ligh
     with pytest.raises(ValueRefused) as refused:
         ask(merged)
     ways = [
-        "merged.attrs = frame.attrs",
-        'now=pd.Timestamp(frame.attrs["mirror"]["taken_at"])',
+        "frame.mirror.based_on(original)",
+        "original.mirror.join(other, on=...)",
+        'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])',
         "now=client.get_device(device_id).created_at",
     ]
     assert all(way in str(refused.value) for way in ways)
@@ -227,6 +228,6 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(client, now, ligh
     expected = ask(frame)
     by_frame = ask(merged, now=pd.Timestamp(frame.attrs["mirror"]["taken_at"]))
     by_device = ask(merged, now=client.get_device(lights[0]).created_at)
-    merged.attrs = frame.attrs
-    for found in (by_frame, by_device, ask(merged)):
+    by_based_on, by_join = ask(merged.mirror.based_on(frame)), ask(frame.mirror.join(names, on="device_id"))
+    for found in (by_frame, by_device, by_based_on, by_join):
         assert found.astype(object).to_dict("list").items() >= expected.astype(object).to_dict("list").items()

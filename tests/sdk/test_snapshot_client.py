@@ -263,6 +263,18 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed(client, ids):
         client.state_frame().mirror.refresh(client)
     with pytest.raises(ValueRefused, match="refresh the whole table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
+    with pytest.raises(ValueRefused, match="more than once"):
+        pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
+
+
+def test_a_table_that_was_joined_is_refreshed_once_it_is_based_on_its_snapshot(client, plain, ids):
+    frame = client.snapshot()
+    rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
+    for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):
+        with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(snapshot\)"):
+            joined.mirror.refresh(client)
+    plain.write_value(ids[0], LIGHT, False)
+    pd.testing.assert_frame_equal(joined.mirror.based_on(frame).mirror.refresh(client), client.snapshot())
 
 
 def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):

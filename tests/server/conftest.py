@@ -116,7 +116,7 @@ class Server:
         return next(entry for entry in body["resources"] if entry["resource_path"] == path)
 
     def log(self, key: str, after: int = 0) -> list[tuple[str, Any]]:
-        """All entries of the application's log behind a number, as (kind, entry)."""
+        """All entries of the application's log behind a number, in its order, as (kind, entry)."""
         assert self.services.database.settle(10)
         found: list[tuple[str, Any]] = []
         while True:
@@ -124,7 +124,8 @@ class Server:
             if answer.status_code == 204:
                 return found
             NotificationMessage.model_validate(answer.json, extra="forbid", by_alias=True, by_name=False)
-            found += [(kind, entry) for kind, entries in answer.json.items() for entry in entries]
+            listed = [(kind, entry) for kind, entries in answer.json.items() for entry in entries]
+            found += sorted(listed, key=lambda told: told[1]["seq"])
             after = int(answer.headers["Mirror-Cursor"])
 
     def responses(self, key: str) -> dict[str, tuple[int, str | None]]:

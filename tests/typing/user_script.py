@@ -16,8 +16,11 @@ from mirror_sdk import (
     Event,
     EventKind,
     MirrorClient,
+    Plan,
+    Resource,
     Value,
     WebhookReceiver,
+    parse_value,
 )
 from mirror_sdk.frames import drift_frame, mirror, requests_frame
 from mirror_sdk.testing import Fault, Mirror
@@ -43,6 +46,16 @@ def look(client: MirrorClient, device_id: str) -> datetime | None:
     if resource.desired is not None and resource.desired.status is DesiredStatus.FAILURE:
         print(resource.desired.value.python)
     return resource.reported.reported_at if resource.reported else None
+
+
+def typed(client: MirrorClient, device: DeviceObject, table: pd.DataFrame) -> Plan:
+    resources: dict[str, Resource] = dict(device)
+    found: Resource | None = device.get("/3311/0/5851")
+    print(len(resources), found, device.get("/3311/0/5850", found), [path.upper() for path, _ in device.items()])
+    level: float | int | str | bool | datetime | bytes = parse_value(" 55 ", "/3311/0/5851")
+    client.write_value(device, "/3311/0/5851", level)
+    client.write_value(device, "/3311/0/5850", text="off")
+    return client.plan(table)
 
 
 def listen(client: MirrorClient) -> list[Value]:

@@ -1,5 +1,7 @@
 """The pure core: the desired table, messages, retention, callbacks, the manual clock."""
 
+import dataclasses
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -89,7 +91,7 @@ def test_the_diagram_has_a_line_for_each_row():
 
 
 def response(seq, status):
-    return LogEntry(seq, "async-responses", {"id": str(seq), "status": status, "uid": "u", "timestamp": 1})
+    return LogEntry(seq, "async-responses", {"id": str(seq), "status": status, "uid": "u", "timestamp": 1}, 1)
 
 
 @given(st.lists(st.sampled_from([200, 404, 500, 503, 504]), max_size=20))
@@ -106,27 +108,73 @@ def test_every_entry_is_in_one_message_in_order_and_a_server_error_alone(statuse
     assert all(len(message) == 1 or all(e.body["status"] < 500 for e in message) for message in messages)
 
 
-NOTIFICATION = LogEntry(1, "notifications", {"ep": "d", "uid": "u", "timestamp": 1, "original-ep": "n"})
-REGISTRATION = LogEntry(2, "registrations", {"ep": "d", "uid": "u", "timestamp": 1, "original-ep": "n"})
-LEAVING = LogEntry(3, "de-registrations", "d")
+OF_A_DEVICE = {"ep": "d", "original-ep": "n", "uid": "u", "timestamp": 1}
+NOTIFICATION = LogEntry(1, "notifications", OF_A_DEVICE, 5)
+REGISTRATION = LogEntry(2, "registrations", OF_A_DEVICE, 5)
+LEAVING = LogEntry(3, "de-registrations", OF_A_DEVICE, 5)
+RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 200, "path": "/3/0/4"}, 5)
+ALL_EXTRAS = [Extras(*chosen) for chosen in itertools.product([False, True], repeat=len(dataclasses.fields(Extras)))]
 
 
 @pytest.mark.parametrize(
-    ("extras", "notification", "registration", "leaving"),
+    ("extras", "notification", "registration", "response"),
     [
-        (Extras(), {"ep"}, {"ep", "timestamp", "original-ep"}, "d"),
-        (Extras(include_uid=True), {"ep", "uid"}, {"ep", "uid", "timestamp", "original-ep"}, "d"),
-        (Extras(include_timestamp=True), {"ep", "timestamp"}, {"ep", "timestamp", "original-ep"}, "d"),
-        (Extras(include_original_ep=True), {"ep", "original-ep"}, {"ep", "timestamp", "original-ep"}, "d"),
-        (Extras(deregistrations_as_object=True), {"ep"}, {"ep", "timestamp", "original-ep"}, {"ep": "d"}),
-        (CURSOR_EXTRAS, set(NOTIFICATION.body), set(REGISTRATION.body), "d"),
+        (Extras(), {"ep"}, {"ep", "timestamp", "original-ep"}, {"id", "status"}),
+        (Extras(include_uid=True), {"ep", "uid"}, set(OF_A_DEVICE), {"id", "status", "uid"}),
+        (
+            Extras(include_timestamp=True),
+            {"ep", "timestamp"},
+            {"ep", "timestamp", "original-ep"},
+            {"id", "status", "timestamp"},
+        ),
+        (
+            Extras(include_original_ep=True),
+            {"ep", "original-ep"},
+            {"ep", "timestamp", "original-ep"},
+            {"id", "status"},
+        ),
+        (
+            Extras(include_seq=True),
+            {"ep", "seq"},
+            {"ep", "timestamp", "original-ep", "seq"},
+            {"id", "status", "ep", "path", "seq"},
+        ),
+        (CURSOR_EXTRAS, {*OF_A_DEVICE, "seq"}, {*OF_A_DEVICE, "seq"}, {*RESPONSE.body, "seq"}),
     ],
 )
-def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, registration, leaving):
-    message = compose([NOTIFICATION, REGISTRATION, LEAVING], extras)
+def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, registration, response):
+    message = compose([NOTIFICATION, REGISTRATION, RESPONSE], extras)
     assert set(message["notifications"][0]) == notification
     assert set(message["registrations"][0]) == registration
-    assert message["de-registrations"] == [leaving]
+    assert set(message["async-responses"][0]) == response
+
+
+@pytest.mark.parametrize(
+    ("extras", "leaving"),
+    [
+        (Extras(), "d"),
+        (Extras(True, True, True), "d"),
+        (Extras(include_seq=True), "d"),
+        (Extras(deregistrations_as_object=True), {"ep": "d"}),
+        (Extras(True, True, True, True), {"ep": "d"}),
+        (Extras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}),
+        (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
+    ],
+)
+def test_a_device_that_left_is_its_id_or_an_object(extras, leaving):
+    assert compose([LEAVING], extras)["de-registrations"] == [leaving]
+
+
+@pytest.mark.parametrize("extras", ALL_EXTRAS)
+def test_what_an_older_version_logged_is_told_with_the_time_at_which_it_was(extras):
+    """It stored the id alone of a device that left; a program without the new option sees no difference."""
+    old = LogEntry(3, "registrations-expired", "d", 5)
+    (shown,) = compose([old], extras)["registrations-expired"]
+    if not extras.deregistrations_as_object:
+        assert shown == "d"
+    else:
+        told = {"timestamp": 5} if extras.include_timestamp else {}
+        assert shown == {"ep": "d"} | (told | {"seq": 3} if extras.include_seq else {})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""A resource that a device does not have is UnknownResource from every call, and what it was before as well."""
+
+import pytest
+
+from mirror_sdk import APIError, BadRequest, DeviceRequestFailed, MirrorError, ResourceNotFound, UnknownResource
+
+TEMPERATURE, UNKNOWN, LOST = "/3303/0/5700", "/3303/9/5700", "/3311/0/5850"
+
+CALLS = {
+    "read_value": (lambda c, d, p: c.read_value(d, p), BadRequest),
+    "begin_read": (lambda c, d, p: c.begin_read(d, p), BadRequest),
+    "write_value": (lambda c, d, p: c.write_value(d, p, 1.5, allow_read_only=True), BadRequest),
+    "begin_write": (lambda c, d, p: c.begin_write(d, p, 1.5, allow_read_only=True), BadRequest),
+    "execute": (lambda c, d, p: c.execute(d, p), BadRequest),
+    "begin_execute": (lambda c, d, p: c.begin_execute(d, p), BadRequest),
+    "subscribe": (lambda c, d, p: c.subscribe(d, p), BadRequest),
+    "explain": (lambda c, d, p: c.explain(d, p), KeyError),
+    "get_device": (lambda c, d, p: c.get_device(d)[p], KeyError),
+}
+
+
+@pytest.mark.parametrize("name", [True, False], ids=["by name", "by id"])
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_device_never_had_is_an_unknown_resource(client, device_id, call, name):
+    ask, before = CALLS[call]
+    with pytest.raises(UnknownResource, match=UNKNOWN) as caught:
+        ask(client, "sensor-1" if name else device_id, UNKNOWN)
+    assert isinstance(caught.value, before)
+    assert isinstance(caught.value, KeyError)
+    assert isinstance(caught.value, MirrorError)
+    assert not str(caught.value).startswith(("'", '"'))
+
+
+def failure_of(client, device, path):
+    raise client.begin_read(device, path).exception()
+
+
+LATE = {
+    "read_value": lambda c, d, p: c.read_value(d, p),
+    "write_value": lambda c, d, p: c.write_value(d, p, True),
+    "result": lambda c, d, p: c.begin_read(d, p).result(),
+    "exception": failure_of,
+    "resume_request": lambda c, d, p: c.resume_request(c.begin_read(d, p).async_id, d, p).result(),
+}
+
+
+@pytest.mark.parametrize("name", [True, False], ids=["by name", "by id"])
+@pytest.mark.parametrize("call", LATE)
+def test_what_a_device_has_lost_is_an_unknown_resource_too(client, bench, device_id, call, name):
+    bench.remove_resource(device_id, LOST)
+    with pytest.raises(UnknownResource, match=LOST) as caught:
+        LATE[call](client, "sensor-1" if name else device_id, LOST)
+    assert type(caught.value) is ResourceNotFound
+    assert isinstance(caught.value, KeyError)
+
+
+def test_it_is_subscribed_until_the_directory_knows_that_it_is_lost(client, bench, device_id):
+    bench.remove_resource(device_id, LOST)
+    client.subscribe(device_id, LOST)
+    bench.update_registration(device_id)
+    with pytest.raises(UnknownResource, match=LOST):
+        client.subscribe(device_id, LOST)
+
+
+def test_it_says_what_the_service_said(client, device_id):
+    with pytest.raises(APIError) as refused:
+        client.read_value(device_id, UNKNOWN)
+    assert (refused.value.status, refused.value.reason) == (400, "RESOURCE_NOT_FOUND")
+    assert "lists those it has" in refused.value.message
+
+
+def test_it_says_what_the_device_said(client, bench, device_id):
+    bench.remove_resource(device_id, LOST)
+    with pytest.raises(DeviceRequestFailed) as failed:
+        client.read_value(device_id, LOST)
+    assert (failed.value.category, failed.value.path) == ("RESOURCE_NOT_FOUND", LOST)
+
+
+def test_a_plan_refuses_it_in_its_row(client, device_id):
+    frame = client.plan([(device_id, "/3311/9/5850", True), ("sensor-1", LOST, True)]).frame
+    assert frame["check"].tolist() == ["unknown_resource", "ok"]
+
+
+def test_a_plan_tells_in_its_ledger_what_was_lost_since(client, bench, device_id):
+    plan = client.plan([(device_id, LOST, True)])
+    bench.remove_resource(device_id, LOST)
+    assert plan.apply()["category"].tolist() == ["RESOURCE_NOT_FOUND"]
+
+
+@pytest.mark.parametrize("refusal", [{"path": "3303"}, {"expiry_seconds": 0}])
+def test_other_refusals_are_none(client, device_id, refusal):
+    with pytest.raises(ValueError, match=r"path|expiry") as caught:
+        client.begin_read(device_id, **{"path": TEMPERATURE} | refusal)
+    assert not isinstance(caught.value, UnknownResource)
