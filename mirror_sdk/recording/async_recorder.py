@@ -152,6 +152,7 @@ class AsyncRecorder:
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         await end.go_to_end()
+        await _finish(self._tape.write_end, end)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = await reader.read(0)
@@ -207,7 +208,7 @@ async def begin_recording(
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
             await reader.go_to_end(math.inf if deadline is None else deadline)
-        await _finish(tape.begin, reader.position, await take_state(deadline))
+        await _finish(tape.begin, reader, await take_state(deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
         for tape in made:
