@@ -14,7 +14,7 @@ from mirror_sdk.frames import value_column
 from mirror_sdk.frames.requests import RequestStatus
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
-PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "reason"]
+PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
 _NOT_SENT = "not sent"
 
@@ -47,6 +47,8 @@ def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
             "wanted": _plain(wanted),
             "decision": row["decision"],
             "check": row["check"],
+            "expiry_seconds": _plain(row["expiry_seconds"]),
+            "undoable": _plain(row["undoable"]),
             "reason": _plain(row["reason"]),
         }
 
