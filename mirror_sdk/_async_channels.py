@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
+from mirror_sdk._caller import calling_line
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
 from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
@@ -151,6 +152,7 @@ class AsyncAnswerPump:
         self.reader = reader
         self.inbox = inbox
         self._clock = clock
+        self.called_from = calling_line()
         self._is_reading = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
@@ -263,11 +265,13 @@ class AsyncAnswerPump:
 
     async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
+        if batch.gap is not None:
+            self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
         # The position has moved on: what is left out now would be lost.
         unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
-        warn_of(batch.gap, unreadable)
+        warn_of(None, unreadable, self.called_from)
         return batch
 
     async def _feed(self, entries: Iterable[Entry]) -> set[str]:
@@ -303,6 +307,7 @@ class AsyncEvents(AsyncIterator[Event]):
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._reader = reader
+        self._called_from = calling_line()
         self._timeout_seconds = timeout_seconds
         self._left = limit
         self._clock = clock
@@ -329,7 +334,7 @@ class AsyncEvents(AsyncIterator[Event]):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
             batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
             self._waiting, self._told = read_events(batch, self._now()), set()
-            warn_of(batch.gap)
+            warn_of(batch.gap, (), self._called_from)
             event = next(self._waiting, None)
             is_at_end = event is None
         if event is not None:
@@ -337,7 +342,7 @@ class AsyncEvents(AsyncIterator[Event]):
                 # It comes at the next step where a warning is an error.
                 self._waiting = chain([event], self._waiting)
                 self._told |= unreadable
-                warn_of(None, unreadable)
+                warn_of(None, unreadable, self._called_from)
                 next(self._waiting)
             self._left = None if self._left is None else self._left - 1
             return event

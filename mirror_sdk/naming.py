@@ -223,11 +223,11 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
     sought = [text for text in sought if text not in found.ids]
     try:
         named = defaultdict(list)
-        for device in (yield from _listed("endpoint_name", sought)):
+        for device in (yield from devices_with("endpoint_name", sought)):
             named[device.endpoint_name].append(device)
         # A service with ids of another form: a name could be the id of another device, which goes first.
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
-        identified = {device.id for device in (yield from _listed("id", doubtful))}
+        identified = {device.id for device in (yield from devices_with("id", doubtful))}
     except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
         return Found(found.ids | {text: text for text in sought})
     for text in sought:
@@ -273,7 +273,7 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
     """Where a text was taken for an id that is not there, raise what tells more."""
     is_id = _ID.fullmatch(device) is not None
     try:
-        namesakes = yield from _listed("endpoint_name", [device])
+        namesakes = yield from devices_with("endpoint_name", [device])
     except AccessDenied:
         if is_id:
             return
@@ -326,19 +326,25 @@ def _endpoint_names() -> Steps[list[str]]:
     return names
 
 
-def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
+def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     """The devices for which this is one of the texts."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = yield _operations.list_devices(filters, limit=None, after=after)
-            listed += page.data
-            after = pages.next_after(page)
-            if after is None:
-                break
+        listed += yield from all_devices(filters)
     return listed
+
+
+def all_devices(filters: Mapping[str, object]) -> Steps[list[Device]]:
+    """All devices that meet these conditions, of whatever number of pages."""
+    listed: list[Device] = []
+    pages = _operations.Pages()
+    after: str | None = None
+    while True:
+        page = yield _operations.list_devices(filters, limit=None, after=after)
+        listed += page.data
+        after = pages.next_after(page)
+        if after is None:
+            return listed
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:

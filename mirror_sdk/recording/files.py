@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -31,10 +31,12 @@ from mirror_sdk.recording.layout import (
     older_state_path,
     part_numbers,
     part_path,
+    rules_path,
     state_numbers,
     state_path,
     unfinished_path,
 )
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(
     [
@@ -70,6 +72,14 @@ class About(BaseModel):
     key: str | None = None
     devices: list[str] | None
     paths: list[str] | None
+
+
+class _Rules(BaseModel):
+    """Rules that were added to those of a key."""
+
+    server: str
+    key: str | None
+    rules: list[PresubscriptionRule]
 
 
 class Piece(NamedTuple):
@@ -109,6 +119,32 @@ def write_about(folder: Path, about: About) -> None:
     """Say what is recorded, for who goes on with it."""
     unfinished_path(folder).write_text(about.model_dump_json(), encoding="utf-8")
     _finish(folder, about_path(folder))
+
+
+def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
+    """The rules that are to be taken away from the key when the recording ends.
+
+    Raises:
+        RecordingDamaged: The file is not as it was written.
+    """
+    path = rules_path(folder)
+    try:
+        with _undamaged(path):
+            noted = _Rules.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    # What was left beside a folder that was removed may be of another key, whose rules these are not.
+    return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []
+
+
+def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]) -> None:
+    """Keep which rules are to be taken away from the key when the recording ends."""
+    if not rules:
+        rules_path(folder).unlink(missing_ok=True)
+        return
+    noted = _Rules(server=about.server, key=about.key, rules=list(rules))
+    unfinished_path(folder).write_text(noted.model_dump_json(by_alias=True, exclude_unset=True), encoding="utf-8")
+    _finish(folder, rules_path(folder))
 
 
 def event_numbers(folder: Path) -> list[int]:

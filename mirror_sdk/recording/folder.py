@@ -6,7 +6,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -22,6 +22,7 @@ from mirror_sdk.events import Event
 from mirror_sdk.frames.events import event_columns
 from mirror_sdk.recording import files, layout
 from mirror_sdk.recording.coverage import Span
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 _BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
 """What an earlier version left that was killed at its beginning."""
@@ -46,6 +47,7 @@ class RecordingFolder:
 
     Attributes:
         events: How many events were written.
+        rules: The rules that are to be taken away from the key when the recording ends.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class RecordingFolder:
                 files.clear_beside(folder)
             else:
                 self._recover()
+            self.rules: list[PresubscriptionRule] = files.read_rules(folder, self._about)
         except BaseException:
             self._lock.release()
             raise
@@ -143,6 +146,16 @@ class RecordingFolder:
             OSError: It could not be written.
         """
         files.write_state(self.path, state)
+
+    def note_rules(self, rules: Sequence[PresubscriptionRule]) -> None:
+        """Keep which rules are to be taken away when the recording ends, by whichever recorder.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        if rules != self.rules:
+            files.write_rules(self.path, self._about, rules)
+            self.rules = list(rules)
 
     def seal(self) -> None:
         """Make a whole file of what the journal holds."""

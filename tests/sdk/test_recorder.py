@@ -220,7 +220,7 @@ def test_an_unknown_device_is_not_recorded_and_the_folder_is_free_again(client, 
 def test_a_pattern_that_is_none_leaves_the_folder_free_for_the_right_one(client, folder):
     with pytest.raises(ValueRefused, match="only at the end"):
         client.record(folder, paths=["*/5700"])
-    client.record(folder, paths=["/3303/*"]).stop()
+    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
 def test_a_folder_that_was_cut_off_before_anything_was_written_can_be_used(client, folder):
