@@ -307,7 +307,8 @@ class MirrorAccessor:
                 label=f" {name}" if name.startswith("_") else name,
             )
         axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
-        axes.set_ylabel("value")
+        units = list(numbers["unit"].unique()) if "unit" in numbers else []
+        axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
         if not numbers.empty:
             for text in axes.legend(loc="best", fontsize="small").get_texts():
                 # A name may have what would be a formula.

@@ -41,7 +41,7 @@ def begins_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def now(begins_at: datetime, bench: Any) -> Callable[[], datetime]:
-    """The clock of the mirror, to be asked for before the mirror: it stands still, at a time that is not the one here."""
+    """The clock of the mirror, which is made after this: it stands still, at a time that is not the one here."""
     assert bench.get_clock() == begins_at
     return bench.get_clock
 
