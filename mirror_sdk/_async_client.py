@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_sdk.plan import AsyncPlan
-    from mirror_sdk.plan.checks import KnownDevice, Place
+    from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -930,13 +930,16 @@ class AsyncMirrorClient:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
+        planned, placed = await off_loop(load, path, self.base_url)
         return AsyncPlan(
-            await off_loop(load, path, self.base_url),
+            planned,
+            placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
                 self._write_again, cache(lambda: AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox()))
             ),
+            see=self._see,
             make_plan=self._plan_of,
         )
 
@@ -1475,7 +1478,13 @@ class AsyncMirrorClient:
             unread = await self._read_each(places, timeout)
             known |= await self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
             planned = await off_loop(check_all, wants, known, reasons or {}, unread)
-        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, see=self._see, make_plan=self._plan_of)
+
+    async def _see(self, want: Want) -> Seen:
+        """What the mirror has now where something was written."""
+        from mirror_sdk.plan.checks import resources_at
+
+        return await self._take_of(want.device_id, partial(resources_at, {want.path}))
 
     async def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
         """The devices that are to be written to, as the directory and the mirror know them."""

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
-    from mirror_sdk.plan.checks import KnownDevice, Place
+    from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -915,11 +915,14 @@ class MirrorClient:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.saved import load
 
+        planned, placed = load(path, self.base_url)
         return Plan(
-            load(path, self.base_url),
+            planned,
+            placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
+            see=self._see,
             make_plan=self._plan_of,
         )
 
@@ -1454,7 +1457,13 @@ class MirrorClient:
             unread = self._read_each(places, timeout)
             known |= self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
             planned = check_all(wants, known, reasons or {}, unread)
-        return Plan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+        return Plan(planned, server=self.base_url, write=self.begin_write, see=self._see, make_plan=self._plan_of)
+
+    def _see(self, want: Want) -> Seen:
+        """What the mirror has now where something was written."""
+        from mirror_sdk.plan.checks import resources_at
+
+        return self._take_of(want.device_id, partial(resources_at, {want.path}))
 
     def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
         """The devices that are to be written to, as the directory and the mirror know them."""

@@ -206,7 +206,8 @@ class DeviceRequest(PlacedRequest):
 
         Raises:
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
-            WaitTimeout: The wait is over and the request is not; ask again.
+            WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
+                entries of the log, a :class:`GapWarning` says so.
             APIError: The service refuses to say.
             ValueRefused: ``timeout`` is no span of time.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pandas as pd
 
@@ -11,10 +11,10 @@ from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
 from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, warn_of_loss
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.plan.checks import PlannedWrite
-from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.plan.checks import PlannedWrite, Seen
+from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -39,10 +39,13 @@ class AsyncPlan(PlanReport):
         *,
         server: str,
         write: Callable[..., Awaitable[AsyncDeviceRequest]],
+        see: Callable[[Want], Awaitable[Seen]],
         make_plan: Callable[[Sequence[Want]], Awaitable[AsyncPlan]],
+        placed: Mapping[str, PlacedRequest] | None = None,
     ) -> None:
-        super().__init__(planned, server)
+        super().__init__(planned, server, placed or {})
         self._write = write
+        self._see = see
         self._make_plan = make_plan
         self._begin_in_child()
         tell_in_child(self)
@@ -172,6 +175,8 @@ class AsyncPlan(PlanReport):
 
     async def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
+        if isinstance(entry.request, PlacedRequest) and await self._is_settled(entry):
+            return
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -189,6 +194,14 @@ class AsyncPlan(PlanReport):
                 return
         if not entry.planned.sleeps:
             await self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+
+    async def _is_settled(self, entry: Entry) -> bool:
+        """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
+        try:
+            return entry.is_settled_by(*await self._see(entry.planned.want))
+        except MirrorError as error:
+            check_about_one(error)
+            return True
 
     async def _look_at_sleepers(self, wait_seconds: float) -> None:
         """Wait for what sleeping devices answer, all together, and see what has come."""

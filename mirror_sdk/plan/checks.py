@@ -120,14 +120,16 @@ class KnownDevice:
     resources: Mapping[str, Resource]
 
 
-def resources_at(paths: Collection[str], device: DeviceObject) -> tuple[datetime, dict[str, Resource]]:
+Seen = tuple[datetime, Mapping[str, Resource]]
+"""When a device was seen, by the service's clock, and some of its resources."""
+
+
+def resources_at(paths: Collection[str], device: DeviceObject) -> Seen:
     """When it was seen, and the resources at these paths alone: of a fleet, all would be too many to keep."""
     return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
 
 
-def known_devices(
-    listed: Iterable[Device], seen: Iterable[tuple[datetime, Mapping[str, Resource]]]
-) -> dict[str, KnownDevice]:
+def known_devices(listed: Iterable[Device], seen: Iterable[Seen]) -> dict[str, KnownDevice]:
     """Devices by their ids, each with its resources."""
     return {device.id: KnownDevice(device, *some) for device, some in zip(listed, seen, strict=True)}
 
@@ -277,9 +279,9 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
 def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
-    if desired is not None and is_pending and _same(desired.value, wanted):
+    if desired is not None and is_pending and same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
-    if current is not None and not is_pending and not _is_uncertain(resource) and _same(current.value, wanted):
+    if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     if listed.state != "registered":
         return Finding(
@@ -320,7 +322,8 @@ def _since(current: ReportedValue | DesiredValue) -> str:
     return word if at is None else f"{word} at {write_timestamp(at)}"
 
 
-def _same(one: Value, other: Value) -> bool:
+def same(one: Value, other: Value) -> bool:
+    """Whether two values mean the same, whatever their content types."""
     return one.kind is other.kind and one.python == other.python
 
 

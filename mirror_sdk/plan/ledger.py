@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from mirror_sdk._inbox import Expectation
+from mirror_sdk.device import Resource
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
@@ -20,20 +23,26 @@ from mirror_sdk.errors import (
     ValueRefused,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan.checks import Check, PlannedWrite
+from mirror_sdk.plan.checks import Check, PlannedWrite, same
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.notifications import AsyncResponse
 
 _REFUSED = (BadRequest, Conflict, NotFound)
 _ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
+_REMEMBERED = timedelta(days=1)
+"""For how long after its answer the service knows an async-id. Source: wire.md 2."""
+_STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
+"""Status of an answer of which the mirror knows no more than whether it was a success."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class Entry:
     """One write and what became of it."""
 
-    def __init__(self, planned: PlannedWrite) -> None:
+    def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
         self.planned = planned
         want = planned.want
-        self.request: PlacedRequest | UnplacedRequest = UnplacedRequest(
+        self.request: PlacedRequest | UnplacedRequest = placed or UnplacedRequest(
             async_id=planned.async_id,
             device_id=want.device_id,
             path=want.path,
@@ -53,6 +62,26 @@ class Entry:
             answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
+
+    def is_settled_by(self, seen_at: datetime, resources: Mapping[str, Resource]) -> bool:
+        """Whether a write that was sent before is not to be sent again, by what the mirror says of it now.
+
+        The service forgets an async-id, and the log an answer, a day after the answer; the mirror has its outcome until
+        another write of the resource.
+        """
+        request, resource = self.request, resources.get(self.planned.want.path)
+        if not isinstance(request, PlacedRequest) or request.accepted_at is None:
+            return False
+        desired = resource and resource.desired
+        if not desired or desired.requested_at != request.accepted_at or not same(desired.value, self.planned.wanted):
+            return seen_at - request.accepted_at >= _REMEMBERED
+        if desired.status is None or desired.status not in _STATUSES:
+            return False
+        error = desired.category or "UNKNOWN" if desired.status is DesiredStatus.FAILURE else None
+        ended_at = desired.status_updated_at and round(desired.status_updated_at.timestamp() * 1000)
+        answer = AsyncResponse(id=request.async_id, status=_STATUSES[desired.status], error=error, timestamp=ended_at)
+        self.request = replace(request, _expectation=Expectation(request.async_id, answer))
+        return True
 
     def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
         """The service refused it, or nobody knows whether it took it.
@@ -98,8 +127,8 @@ class Ledger:
         stopped_because: Why sending ended before all was sent; ``None`` when it did not.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite]) -> None:
-        self.entries: list[Entry] = [Entry(one) for one in planned if one.may_be_sent]
+    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
+        self.entries: list[Entry] = [Entry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent]
         self.stopped_because: str | None = None
         self._todo: deque[Entry] = deque()
         self._canaries: list[Entry] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import pandas as pd
@@ -14,13 +14,14 @@ from mirror_sdk._reports import utc_now
 from mirror_sdk.device_request import (
     ANSWER_MARGIN_SECONDS,
     DeviceRequest,
+    PlacedRequest,
     look_for_answers,
     wait_for_answer,
     warn_of_loss,
 )
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.plan.checks import PlannedWrite
-from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.plan.checks import PlannedWrite, Seen
+from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -43,11 +44,14 @@ class Plan(PlanReport):
         *,
         server: str,
         write: Callable[..., DeviceRequest],
+        see: Callable[[Want], Seen],
         make_plan: Callable[[Sequence[Want]], Plan],
+        placed: Mapping[str, PlacedRequest] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(planned, server)
+        super().__init__(planned, server, placed or {})
         self._write = write
+        self._see = see
         self._make_plan = make_plan
         self._clock = clock
         self._begin_in_child()
@@ -186,6 +190,8 @@ class Plan(PlanReport):
 
     def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
+        if isinstance(entry.request, PlacedRequest) and self._is_settled(entry):
+            return
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -203,6 +209,14 @@ class Plan(PlanReport):
                 return
         if not entry.planned.sleeps:
             self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+
+    def _is_settled(self, entry: Entry) -> bool:
+        """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
+        try:
+            return entry.is_settled_by(*self._see(entry.planned.want))
+        except MirrorError as error:
+            check_about_one(error)
+            return True
 
     def _look_at_sleepers(self, wait_seconds: float) -> None:
         """Wait for what sleeping devices answer, all together, and see what has come."""

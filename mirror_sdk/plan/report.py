@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
 from os import PathLike
@@ -37,10 +37,10 @@ class PlanReport(JsonForm):
     applied: a level, and what is no boolean.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], server: str) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, PlacedRequest]) -> None:
         self._planned = planned
         self._server = server
-        self._ledger = Ledger(planned)
+        self._ledger = Ledger(planned, placed)
 
     def __len__(self) -> int:
         return len(self._planned)
@@ -138,15 +138,16 @@ class PlanReport(JsonForm):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
 
-        It holds the async-ids, not how far the plan is: applied again, what the service knows already is not sent to
-        a device twice, as long as it remembers that, a day as a rule.
+        It holds the async-ids, and how far the plan is now: what has ended is not sent again. Applied again, what was
+        sent after this is not sent to a device twice either, as long as the service remembers that, a day as a rule.
+        Of devices that sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.
 
         >>> plan.save(folder / "plan.json")
         """
-        save(path, self._server, self._planned)
+        save(path, self._server, self._planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue]]:
         """Device id, path and what was there before, for all that may be sent; what had no value is left out.
