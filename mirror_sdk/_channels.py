@@ -104,6 +104,11 @@ class LogReader:
         return self._cursor.seq
 
     @property
+    def served_at(self) -> datetime | None:
+        """The instant before which all stands up to the position, by the service's clock; see :class:`Batch`."""
+        return self._cursor.served_at
+
+    @property
     def pause_seconds(self) -> float:
         """For how long the next poll is put off, because the last one failed."""
         return max(0.0, self._resume_at - self._clock())

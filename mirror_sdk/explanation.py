@@ -148,13 +148,13 @@ def _of_freshness(reported: ReportedValue, now: datetime) -> list[str]:
 
 
 def _of_subscription(resource: Resource, facts: Facts) -> list[str]:
-    rule, state = _rule_for(facts), facts.subscription
+    rule, state, announced = _rule_for(facts), facts.subscription, _announced(facts)
     since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
     if state is SubscriptionState.ACTIVE:
         by = "" if rule is None else f", through the rule {rule.to_wire()}"
         return [f"It is subscribed{since}, by this application{by}: the device is to send each change."]
     lines = [_UNMET[state]] if state in _UNMET else []
-    if not lines and rule is not None:
+    if not lines and rule is not None and announced is not None and announced.obs:
         lines.append(
             f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers{_OR_UPDATES}."
         )
@@ -298,7 +298,7 @@ def _later_changes(resource: Resource, facts: Facts, announced: EndpointResource
     if state is None:
         return f"a key with the scope subscribe can subscribe it, to have each later change{meanwhile}"
     if state is SubscriptionState.NONE and rule is not None and facts.is_registered:
-        applied = "client.put_presubscriptions(client.get_presubscriptions(), apply_now=True)"
+        applied = f"client.add_presubscriptions([{rule.to_wire()}], apply_now=True)"
         return f"{applied}, to have the rule take effect now{meanwhile}"
     away = "" if facts.is_registered else ", once the device has registered again"
     subscribed = f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r})"

@@ -173,10 +173,10 @@ class MirrorAccessor:
         r"""The same table as ``to_excel`` takes it, which needs openpyxl or another package that pandas names.
 
         A sheet knows no time zones: a column of times is without one, and has it in its name, such as ``reported_at
-        (UTC)``. Spans are seconds, ``latency (s)``. Bytes are hex digits, lists are JSON, integers of 16 digits and
-        more are texts, and so are times before March 1900. A text that might be executed has an apostrophe in front,
-        as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as ``\x1b``. An index
-        with a name, such as that of :meth:`wide`, is a column, and names of several parts are one.
+        (UTC)``. Spans are seconds, ``latency (s)``, bytes are hex digits. Integers of 16 digits and more are texts, and
+        so are times before March 1900, lists, and whatever else a cell does not take. A text that might be executed has
+        an apostrophe in front, as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as
+        ``\x1b``. An index with a name, such as that of :meth:`wide`, is a column, and names of several parts are one.
 
         Raises:
             ValueRefused: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
@@ -307,7 +307,8 @@ class MirrorAccessor:
                 label=f" {name}" if name.startswith("_") else name,
             )
         axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
-        axes.set_ylabel("value")
+        units = list(numbers["unit"].unique()) if "unit" in numbers else []
+        axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
         if not numbers.empty:
             for text in axes.legend(loc="best", fontsize="small").get_texts():
                 # A name may have what would be a formula.

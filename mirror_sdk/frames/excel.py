@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
     columns = [_column(name, table.iloc[:, place]) for place, name in enumerate(table.columns)]
     sheet = pd.DataFrame({place: column for place, (_, column) in enumerate(columns)}, index=table.index)
     sheet.columns = pd.Index([title for title, _ in columns], dtype=object)
-    sheet.attrs = dict(frame.attrs)
+    sheet.attrs = deepcopy(frame.attrs)
     return sheet
 
 
@@ -83,8 +83,6 @@ def _cell(value: object) -> object:
         value = value.item()
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_NUMBER):
         return value
-    if isinstance(value, dict | list | tuple):
-        return _text(json.dumps(value, default=str, ensure_ascii=False))
     return _text(written(value) if isinstance(value, bytes) else str(value))
 
 

@@ -67,6 +67,8 @@ def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = N
         table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
         table.validate(full=True)
         return from_arrow(table)
+    except FileNotFoundError:
+        raise
     except OSError as exc:
         # Arrow tells of damage without a number.
         if exc.errno is not None:

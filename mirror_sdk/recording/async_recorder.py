@@ -159,6 +159,7 @@ class AsyncRecorder:
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         await end.go_to_end()
+        await _finish(self._tape.write_end, end)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = await reader.read(0)
@@ -218,7 +219,7 @@ async def begin_recording(
             await reader.go_to_end(math.inf if deadline is None else deadline)
         await run(subscribing.begin(tape.folder), deadline)
         state = await take_state(deadline)
-        await _finish(tape.begin, reader.position, state)
+        await _finish(tape.begin, reader, state)
         tape.tell(await run(subscribing.look(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -45,7 +46,6 @@ class RecordingFolder:
         ValueRefused: There is something else, a recording of something else, or another recorder at work.
 
     Attributes:
-        position: Number of the last entry that was looked at; ``None`` in a new recording.
         events: How many events were written.
         rules: The rules that are to be taken away from the key when the recording ends.
     """
@@ -66,7 +66,7 @@ class RecordingFolder:
         self._journal: tuple[BinaryIO, pa.RecordBatchStreamWriter] | None = None
         self._waiting_since: float | None = None
         self.events: int = 0
-        self.position: int | None = None
+        self._last: Span | None = None
         _refuse_other_things(folder)
         folder.mkdir(parents=True, exist_ok=True)
         layout.beside(folder).mkdir(exist_ok=True)
@@ -106,6 +106,16 @@ class RecordingFolder:
         """Whether it can be written."""
         return not self._is_of_parent and self._lock.is_locked
 
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry that was looked at; ``None`` in a new recording."""
+        return None if self._last is None else self._last.seq
+
+    @property
+    def known_until(self) -> datetime | None:
+        """Up to which instant of the service all is in it; ``None`` where that is not known."""
+        return None if self._last is None else self._last.until_at
+
     def append(self, events: Iterable[Event], span: Span | None) -> None:
         """Write events, and how far the log was looked at; they are on disk when this returns.
 
@@ -121,7 +131,7 @@ class RecordingFolder:
         os.fsync(file.fileno())
         self.events += batch.num_rows
         if span is not None:
-            self.position = span.seq
+            self._last = span
         if batch.num_rows and self._waiting_since is None:
             self._waiting_since = self._clock()
         # From the first moment on there is a file, so that readers find a table.
@@ -218,13 +228,15 @@ class RecordingFolder:
             # A recorder of an earlier version may be at work.
             older = FileLock(layout.older_lock_path(self.path), thread_local=False)
             self._acquire(older)
-            with older:
+            try:
                 self._bring_into_layout()
+            finally:
+                older.release()
         else:
             self._bring_into_layout()
         files.remove_leftovers(self.path)
         spans = [span for number in layout.part_numbers(self.path) for span in files.read_part(self.path, number).spans]
-        self.position = spans[-1].seq if spans else None
+        self._last = spans[-1] if spans else None
 
     def _bring_into_layout(self) -> None:
         files.write_about(self.path, self._about)

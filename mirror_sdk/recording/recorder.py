@@ -10,14 +10,14 @@ from contextlib import suppress
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pandas as pd
 
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import Line, warn
 from mirror_sdk._channels import LogReader
-from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._cursor import Batch
 from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
@@ -30,11 +30,24 @@ from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.subscribing import Subscribing
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
 RULES_LEFT = "rules that were added for a recording are still there; the next one with its folder takes them away"
+
+
+class Placed(Protocol):
+    """A reader with a position in the log."""
+
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry it read."""
+
+    @property
+    def served_at(self) -> datetime | None:
+        """The instant before which all stands up to there, by the service's clock."""
 
 
 class Tape:
@@ -90,16 +103,26 @@ class Tape:
             rotate_seconds=rotate_seconds,
         )
         self.needs_state: bool = True
+        self._known_from: datetime | None = None
 
-    def begin(self, seq: int | None, state: pd.DataFrame) -> None:
-        """Write from where it is recorded, and the state to begin from.
+    def begin(self, reader: Placed, state: pd.DataFrame) -> None:
+        """Write from where it is recorded, and the state to begin from, which was taken behind that.
 
         Raises:
             OSError: They could not be written.
         """
         if self.folder.position is None:
-            self.write(NOTHING, after=None, seq=seq)
+            self.write(Batch(served_at=reader.served_at), after=None, seq=reader.position)
         self.write_state(state)
+
+    def write_end(self, end: Placed) -> None:
+        """Write up to when nothing else came, where the log ends at what is recorded.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        if end.position == self.folder.position:
+            self.write(Batch(served_at=end.served_at), after=end.position, seq=end.position)
 
     def tell(self, uncovered: str | None) -> None:
         """Say aloud what nothing covers of what is to be recorded."""
@@ -116,6 +139,7 @@ class Tape:
         warn_of(batch.gap, (), self._called_from)
         if batch.gap is not None:
             self.needs_state = True
+            self._known_from = None
         unreadable: set[str] = set()
 
         def events() -> Iterator[Event]:
@@ -123,8 +147,7 @@ class Tape:
                 unreadable.update(unreadable_keys([event]))
                 yield event
 
-        span = None if seq is None else Span(seq if after is None else after, seq, now, now)
-        self.folder.append(events(), span)
+        self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
         warn_of(None, unreadable, self._called_from)
 
     def write_state(self, state: pd.DataFrame) -> None:
@@ -133,8 +156,21 @@ class Tape:
         Raises:
             OSError: It could not be written.
         """
+        about = state.attrs["mirror"]
+        if about["taken_at"] is None and self.folder.known_until is not None:
+            # There was no device, which would tell it; so there was none before.
+            about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
         self.needs_state = False
+        if about["taken_at"] is not None:
+            self._known_from = datetime.fromisoformat(about["taken_at"])
+
+    def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
+        """The coverage of a look: it goes on from the one before, where there is one and nothing lies between."""
+        served_at = batch.served_at
+        if served_at is None or after is None or batch.gap is not None:
+            return Span(seq if after is None else after, seq, served_at, served_at)
+        return Span(after, seq, self.folder.known_until or self._known_from or served_at, served_at)
 
 
 class Recorder:
@@ -169,7 +205,7 @@ class Recorder:
             run(subscribing.begin(tape.folder), deadline)
             # The state is that of a later moment than the position, so that nothing lies between them.
             state = take_state(deadline)
-            tape.begin(self._reader.position, state)
+            tape.begin(self._reader, state)
             tape.tell(run(subscribing.look(state), deadline))
         except BaseException:
             self._leave()
@@ -281,6 +317,7 @@ class Recorder:
     def _catch_up(self) -> None:
         end = self._new_reader(None, self._stopped.wait)
         end.go_to_end()
+        self._tape.write_end(end)
         reader = self._new_reader(self.position, self._stopped.wait)
         while is_before(reader.position, end.position):
             after = reader.position

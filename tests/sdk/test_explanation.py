@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mirror_sdk import NotFound
+from mirror_sdk import NotFound, SubscriptionState
 from mirror_server.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
@@ -77,10 +77,26 @@ def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(cl
     client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     before = words(client.explain(device_id, TEMPERATURE))
     assert "takes effect when the device next registers or updates its registration" in before
-    assert "client.put_presubscriptions(client.get_presubscriptions(), apply_now=True), to have the rule" in before
     bench.register(device_id)
     after = words(client.explain(device_id, TEMPERATURE))
     assert "by this application, through the rule {'endpoint-type': 'Light'" in after
+
+
+def test_a_rule_takes_effect_at_once_as_is_advised(client, mirror, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
+    advice, _, what_for = client.explain(device_id, TEMPERATURE).refresh[1].partition(", to have ")
+    assert what_for == "the rule take effect now"
+    eval(advice, {"client": client})
+    mirror.services.database.settle(10)
+    assert client.subscription_state(device_id, TEMPERATURE) is SubscriptionState.ACTIVE
+    assert len(client.get_presubscriptions()) == 1
+
+
+def test_a_rule_for_what_cannot_be_observed_is_not_said_to_take_effect(client, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light"}])
+    told = client.explain(device_id, LEVEL)
+    assert "takes effect" not in words(told)
+    assert "a subscription is not possible" in told.refresh[1]
 
 
 def test_a_value_the_device_sent_by_itself(client, bench, device_id):

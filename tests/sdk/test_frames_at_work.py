@@ -130,9 +130,9 @@ def test_stale_devices_have_times_in_the_zone_of_the_table_and_survive_parquet(t
 # How it is drawn
 
 
-def observation(device_id, path, value, minutes=0):
+def observation(device_id, path, value, name=None, unit=None):
     decoded = decode(value.encode(), "text/plain", path)
-    told = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes)}
+    told = {"endpoint_name": name, "unit": unit, "seq": 1, "changed_at": NOW, "received_at": NOW}
     return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **told)
 
 
@@ -145,24 +145,19 @@ def legend_of(frame, tmp_path):
         mpl.pyplot.close(axes.figure)
 
 
-def named(frame, names):
-    return frame.assign(endpoint_name=frame["device_id"].astype(object).map(names).astype("category"))
-
-
 def test_a_legend_names_devices_and_resources(tmp_path):
     events = events_frame(
         [
             observation("0198aaaa01", TEMPERATURE, "20"),
-            observation("0198aaaa01", "/3303/1/5700", "21"),
-            observation("0198aaaa01", "/9999/0/1", "22"),
-            observation("0198aaaa02", LEVEL, "50"),
-            observation("0198aaaa03", LEVEL, "60"),
+            observation("0198aaaa01", "/3303/1/5700", "21", "Roof"),
+            observation("0198aaaa01", "/9999/0/1", "22", "Roof"),
+            observation("0198aaaa02", LEVEL, "50", "Hall"),
+            observation("0198aaaa03", LEVEL, "60", "hall"),
             observation("nameless", LEVEL, "70"),
         ]
     )
     events["value_num"] = events["value_num"].fillna(22.0)
-    names = {"0198aaaa01": "Roof", "0198aaaa02": "Hall", "0198aaaa03": "hall"}
-    assert legend_of(named(events, names), tmp_path) == [
+    assert legend_of(events, tmp_path) == [
         "Roof Temperature · Sensor Value /3303/0/5700",
         "Roof Temperature · Sensor Value /3303/1/5700",
         "Roof /9999/0/1",
@@ -182,9 +177,18 @@ def test_a_legend_names_devices_and_resources(tmp_path):
     ],
 )
 def test_a_name_in_a_legend_is_shown_and_does_nothing(tmp_path, name, shown):
-    events = events_frame([observation("d1", TEMPERATURE, "20")])
-    (told,) = legend_of(named(events, {"d1": name}), tmp_path)
+    (told,) = legend_of(events_frame([observation("d1", TEMPERATURE, "20", name)]), tmp_path)
     assert told == f"{shown} Temperature · Sensor Value"
+
+
+@pytest.mark.parametrize(
+    ("units", "label"), [(["%", "%"], "value (%)"), (["%", "Cel"], "value"), (["%", None], "value"), ([None], "value")]
+)
+def test_the_axis_of_a_timeline_has_the_unit_that_all_lines_have(units, label):
+    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
+    axes = events.mirror.plot_timeline()
+    mpl.pyplot.close(axes.figure)
+    assert axes.get_ylabel() == label
 
 
 def test_each_row_of_any_table_has_a_label():
@@ -283,10 +287,9 @@ def test_a_join_that_cannot_be_names_what_is_missing():
         state().mirror.join(ROOMS, on=["device_id", "floor"])
     with pytest.raises(ValueRefused, match="other table lacks the column path; it has device_id, room"):
         state().mirror.join(ROOMS, on="path")
-    with pytest.raises(ValueRefused, match="neither device_id nor path"):
-        state().mirror.join(pd.DataFrame({"room": ["Hall"]}))
-    with pytest.raises(ValueRefused, match="lacks the column"):
-        state().mirror.join(ROOMS, on=[])
+    for other, on in ((pd.DataFrame({"room": ["Hall"]}), None), (ROOMS, [])):
+        with pytest.raises(ValueRefused, match="neither device_id nor path"):
+            state().mirror.join(other, on=on)
     with pytest.raises(ValueRefused, match="how='cross'"):
         state().mirror.join(ROOMS, how="cross")
 
@@ -418,11 +421,11 @@ def test_what_excel_cannot_hold_is_told_in_another_way(tmp_path):
     assert sheet_of(frame, tmp_path) == [
         ["latency (s)", "raw", "list", "number", "small", "early (UTC)", "any", "yes", "plain"],
         [
-            *(1.5, "00 ff", '["a", 1]', "1000000000000000", 999_999_999_999_999, "1890-01-31 00:00:00"),
+            *(1.5, "00 ff", "['a', 1]", "1000000000000000", 999_999_999_999_999, "1890-01-31 00:00:00"),
             *("2026-01-05 12:00:00+00:00", True, datetime(2026, 1, 5)),
         ],
         [
-            *(None, "base64:", '{"b": null}', str(2**62 + 1), None, "2026-01-05 00:00:00"),
+            *(None, "base64:", "{'b': None}", str(2**62 + 1), None, "2026-01-05 00:00:00"),
             *(str(2**70), None, None),
         ],
     ]
