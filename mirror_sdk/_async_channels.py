@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
+from mirror_sdk._caller import calling_line
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
 from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
@@ -99,6 +100,11 @@ class AsyncLogReader:
         return self._cursor.seq
 
     @property
+    def served_at(self) -> datetime | None:
+        """The instant before which all stands up to the position, by the service's clock; see :class:`Batch`."""
+        return self._cursor.served_at
+
+    @property
     def pause_seconds(self) -> float:
         """For how long the next poll is put off, because the last one failed."""
         return max(0.0, self._resume_at - self._clock())
@@ -146,6 +152,7 @@ class AsyncAnswerPump:
         self.reader = reader
         self.inbox = inbox
         self._clock = clock
+        self.called_from = calling_line()
         self._is_reading = False
         self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
@@ -258,11 +265,13 @@ class AsyncAnswerPump:
 
     async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
+        if batch.gap is not None:
+            self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
         # The position has moved on: what is left out now would be lost.
         unreadable = await to_the_end(self._feed(batch.entries))
         self._position = self.reader.position
         self._last_read_at = self._clock()
-        warn_of(batch.gap, unreadable)
+        warn_of(None, unreadable, self.called_from)
         return batch
 
     async def _feed(self, entries: Iterable[Entry]) -> set[str]:
@@ -307,7 +316,7 @@ class AsyncEvents(AsyncIterator[Event]):
         self._find_wanted = find_wanted
         self._clock = clock
         self._now = now
-        self._unread = Unread(reader.position, limit)
+        self._unread = Unread(reader.position, limit, called_from=calling_line())
         self._turns = Turns(clock)
         # Each of several tasks gets the next event.
         self._turn = asyncio.Lock()

@@ -17,7 +17,8 @@ from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._caller import calling_line
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent
 from mirror_sdk._inbox import Inbox
@@ -33,20 +34,27 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts
-from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
+from mirror_sdk.errors import (
+    AccessDenied,
+    APIError,
+    BadRequest,
+    ClientClosed,
+    ConfigError,
+    MirrorError,
+    NotFound,
+)
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.explanation import Explanation, Facts, explain
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     either,
     id_of,
     ids_of,
@@ -55,8 +63,10 @@ from mirror_sdk.naming import (
     send_to,
     unclear,
 )
+from mirror_sdk.progress import progress_bar
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode, given_value
+from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values.typed import given_value
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, registered
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
@@ -70,6 +80,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_sdk.plan import AsyncPlan
+    from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -318,7 +329,9 @@ class AsyncMirrorClient:
     async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        What the key may not ask for is left out, or said to be unknown.
+        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
+        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
+        out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
@@ -331,6 +344,7 @@ class AsyncMirrorClient:
         """
         deadline = self._sender.deadline(timeout)
         device = await self.get_directory_device(device_id, timeout=deadline)
+        contacts = await _if_allowed(self._about(device, _operations.get_device_contacts, timeout=deadline))
         return explain(
             Facts(
                 device=device,
@@ -340,6 +354,7 @@ class AsyncMirrorClient:
                 subscription=await _if_allowed(self.subscription_state(device, path, timeout=deadline)),
                 rules=await _if_allowed(self.get_presubscriptions(timeout=deadline)),
                 waiting=await _if_allowed(self.list_device_requests(device, timeout=deadline)),
+                contacts=contacts,
             )
         )
 
@@ -846,9 +861,13 @@ class AsyncMirrorClient:
         await request.result(wait)
 
     async def plan(
-        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+        self,
+        wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]],
+        *,
+        read_first: bool = False,
+        timeout: float | None = None,
     ) -> AsyncPlan:
-        """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
 
         ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
         way back.
@@ -859,16 +878,22 @@ class AsyncMirrorClient:
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
                 what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
+            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
+                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
+                device is asked for anything.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
+            AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
             ValueRefused: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
         >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
-        <AsyncPlan: 1 to write, 1 refused; nothing was sent, apply() sends>
+        <AsyncPlan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         """
         await import_off_loop("mirror_sdk.plan")
         import pandas as pd
@@ -880,7 +905,10 @@ class AsyncMirrorClient:
         whole = self._sender.whole(timeout)
         found = await self._run(look_up(self._names, await off_loop(names_in, wants)), whole)
         return await self._plan_of(
-            await off_loop(with_ids, wants, found.ids), await self._run(unclear(found), whole), whole
+            await off_loop(with_ids, wants, found.ids),
+            await self._run(unclear(found), whole),
+            whole,
+            read_first=read_first,
         )
 
     async def load_plan(self, path: str | PathLike[str]) -> AsyncPlan:
@@ -904,13 +932,16 @@ class AsyncMirrorClient:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
+        planned, placed = await off_loop(load, path, self.base_url)
         return AsyncPlan(
-            await off_loop(load, path, self.base_url),
+            planned,
+            placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(
                 self._write_again, cache(lambda: AsyncAnswerPump(AsyncLogReader(self._send, after=0), Inbox()))
             ),
+            see=self._see,
             make_plan=self._plan_of,
         )
 
@@ -1249,6 +1280,7 @@ class AsyncMirrorClient:
         *,
         devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
+        subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
         timeout: float | None = None,
@@ -1265,7 +1297,13 @@ class AsyncMirrorClient:
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
-            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
+                which no rule and no subscription of this key covers anything, of some device, is told as a
+                :class:`NotSubscribedWarning`: nothing of it comes.
+            subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
+                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
+                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
+                folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
@@ -1277,18 +1315,23 @@ class AsyncMirrorClient:
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
-                work; or an argument is no size, span or pattern.
+                work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
+                have.
 
         Source: specification 6; wire.md 4.
 
-        >>> async with await client.record(folder / "run.parquet") as recorder:
-        ...     await client.subscribe(station, "/3303/0/5700")
+        >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     print(await client.get_presubscriptions())
+        [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
         >>> (await asyncio.to_thread(recorder.audit)).complete
         True
+        >>> await client.get_presubscriptions()
+        []
         """
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
         from mirror_sdk.recording.recorder import Tape
+        from mirror_sdk.recording.subscribing import Subscribing
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else await self._ids_of_all(devices, timeout=whole)
@@ -1301,11 +1344,14 @@ class AsyncMirrorClient:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            called_from=calling_line(),
         )
         recorder = await begin_recording(
             make_tape,
             lambda after: AsyncLogReader(self._send, after=after),
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            self._run,
+            Subscribing(chosen, paths, adds_rules=subscribe),
             whole,
         )
         self._watches.add(recorder)
@@ -1394,9 +1440,9 @@ class AsyncMirrorClient:
             found: T = end.value
             return found
 
-    async def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return await off_loop(step.reasons)
+    async def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return await off_loop(step.do)
         if isinstance(step, Pause):
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)
@@ -1456,20 +1502,60 @@ class AsyncMirrorClient:
                 return ids
 
     async def _plan_of(
-        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        wants: Sequence[Want],
+        reasons: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        *,
+        read_first: bool = False,
     ) -> AsyncPlan:
         from mirror_sdk.plan import AsyncPlan
-        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
+        from mirror_sdk.plan.checks import check_all, places_to_read
+
+        known = await self._known_of(wants, timeout)
+        planned = await off_loop(check_all, wants, known, reasons or {})
+        if read_first and (places := await off_loop(places_to_read, planned, known)):
+            unread = await self._read_each(places, timeout)
+            known |= await self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
+            planned = await off_loop(check_all, wants, known, reasons or {}, unread)
+        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, see=self._see, make_plan=self._plan_of)
+
+    async def _see(self, want: Want) -> Seen:
+        """What the mirror has now where something was written."""
+        from mirror_sdk.plan.checks import resources_at
+
+        return await self._take_of(want.device_id, partial(resources_at, {want.path}))
+
+    async def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
+        """The devices that are to be written to, as the directory and the mirror know them."""
+        from mirror_sdk.plan.checks import known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in await off_loop(list, device_chunks(wants)):
             listed = await self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            resources = await self._take_of_each(listed.ids, partial(resources_at, paths), timeout)
-            known |= await off_loop(known_devices, listed, resources)
-        planned = await off_loop(check_all, wants, known, reasons or {})
-        return AsyncPlan(planned, server=self.base_url, write=self.begin_write, make_plan=self._plan_of)
+            seen = await self._take_of_each(listed.ids, partial(resources_at, paths), timeout)
+            known |= await off_loop(known_devices, listed, seen)
+        return known
+
+    async def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
+        """Have devices report, some at a time; gives why some did not."""
+        from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
+
+        reads: Reads[AsyncDeviceRequest] = Reads(places, timeout)
+        with progress_bar(len(places), "reads") as bar:
+            while reads.is_open:
+                for place in reads.next_places():
+                    try:
+                        asked = self.begin_read(*place, expiry_seconds=READ_EXPIRY_SECONDS, timeout=timeout)
+                        reads.began(place, await asked)
+                    except MirrorError as error:
+                        reads.not_taken(place, error)
+                if (first := reads.first) is not None:
+                    await wait_for_answer(first, LOOK_SECONDS)
+                bar.update(reads.sweep())
+        return reads.failures
 
     async def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))

@@ -15,7 +15,7 @@ import httpx
 
 from mirror_sdk._answer_body import Gathering, Unpacking
 from mirror_sdk._async_network import AsyncNetwork
-from mirror_sdk._deadline import Deadline, Pace, Pause, left_of
+from mirror_sdk._deadline import Deadline, Pace, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
@@ -33,6 +33,7 @@ from mirror_sdk._sender import (
     require_time,
     unsendable,
 )
+from mirror_sdk._steps import Pause
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from mirror_sdk._exchange import Answer, Operation, read_json
 from mirror_sdk._operations import checked_body, nothing, of_device, of_resource
-from mirror_sdk.naming import ANY_ID, DeviceLike, Steps, known_id, unknown_device
+from mirror_sdk._steps import Steps
+from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.bench import (

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._backoff import Backoff
+from mirror_sdk._caller import calling_line
 from mirror_sdk._cursor import NOTHING, Batch, LogCursor, poll_limit
 from mirror_sdk._deadline import left_of
 from mirror_sdk._exchange import Operation
@@ -104,6 +105,11 @@ class LogReader:
         return self._cursor.seq
 
     @property
+    def served_at(self) -> datetime | None:
+        """The instant before which all stands up to the position, by the service's clock; see :class:`Batch`."""
+        return self._cursor.served_at
+
+    @property
     def pause_seconds(self) -> float:
         """For how long the next poll is put off, because the last one failed."""
         return max(0.0, self._resume_at - self._clock())
@@ -142,14 +148,16 @@ class LogReader:
 class AnswerPump:
     """Waits for answers to device requests, for any number of threads, with one poll at a time.
 
-    In a child process it has a reader of its own, from where it was at the fork: what was asked before is answered to
-    both.
+    What was lost of the log is noted where an answer is awaited, and nobody else is told of it: who has all answers has
+    lost nothing. In a child process it has a reader of its own, from where it was at the fork: what was asked before is
+    answered to both.
     """
 
     def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
         self.reader = reader
         self.inbox = inbox
         self._clock = clock
+        self.called_from = calling_line()
         self._turn = threading.Condition()
         self._is_reading = False
         self._last_read_at = clock()
@@ -257,10 +265,12 @@ class AnswerPump:
     def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = self.reader.read(hold_seconds, within_seconds)
         with self._turn:
+            if batch.gap is not None:
+                self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
             unreadable = self.inbox.feed(batch.entries)
             self._position = self.reader.position
             self._last_read_at = self._clock()
-        warn_of(batch.gap, unreadable)
+        warn_of(None, unreadable, self.called_from)
         return batch
 
     def _end_turn(self) -> None:

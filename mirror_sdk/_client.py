@@ -13,9 +13,10 @@ from weakref import WeakSet
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
+from mirror_sdk._caller import calling_line
 from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
 from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import Deadline, Pause, wait_of
+from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._inbox import Inbox
@@ -30,18 +31,25 @@ from mirror_sdk._reports import (
     utc_now,
 )
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk._tables import StateParts, events_table
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import AccessDenied, APIError, BadRequest, ClientClosed, ConfigError, MirrorError, NotFound
+from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest, wait_for_answer
+from mirror_sdk.errors import (
+    AccessDenied,
+    APIError,
+    BadRequest,
+    ClientClosed,
+    ConfigError,
+    MirrorError,
+    NotFound,
+)
 from mirror_sdk.events import Event, event_filter
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
-    Search,
-    Steps,
     either,
     id_of,
     ids_of,
@@ -52,7 +60,8 @@ from mirror_sdk.naming import (
 )
 from mirror_sdk.progress import progress_bar, without_progress
 from mirror_sdk.status import ClientStatus
-from mirror_sdk.values import PythonValue, decode, encode, given_value
+from mirror_sdk.values import PythonValue, decode, encode
+from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -67,6 +76,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.explanation import Explanation
     from mirror_sdk.plan import Plan
+    from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
     from mirror_sdk.recording import Recorder
     from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -327,7 +337,9 @@ class MirrorClient:
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        What the key may not ask for is left out, or said to be unknown.
+        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
+        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
+        out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
@@ -344,6 +356,7 @@ class MirrorClient:
 
         deadline = self._sender.deadline(timeout)
         device = self.get_directory_device(device_id, timeout=deadline)
+        contacts = _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
         return explain(
             Facts(
                 device=device,
@@ -353,6 +366,7 @@ class MirrorClient:
                 subscription=_if_allowed(self.subscription_state, device, path, timeout=deadline),
                 rules=_if_allowed(self.get_presubscriptions, timeout=deadline),
                 waiting=_if_allowed(self.list_device_requests, device, timeout=deadline),
+                contacts=contacts,
             )
         )
 
@@ -839,9 +853,13 @@ class MirrorClient:
         request.result(wait)
 
     def plan(
-        self, wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]], *, timeout: float | None = None
+        self,
+        wanted: pd.DataFrame | Iterable[tuple[DeviceLike, str, object]],
+        *,
+        read_first: bool = False,
+        timeout: float | None = None,
     ) -> Plan:
-        """Check many writes against what is declared and what is so now, and plan them. Nothing is sent by this.
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
 
         ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
         way back.
@@ -852,16 +870,22 @@ class MirrorClient:
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. A column ``text`` in the place of ``value`` is
                 what people typed, as in a CSV; see :func:`mirror_sdk.parse_value`.
+            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
+                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
+                device is asked for anything.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
+            AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
             ValueRefused: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
-        <Plan: 1 to write, 1 refused; nothing was sent, apply() sends>
+        <Plan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        >>> client.plan([(light, "/3311/0/5851", 40)], read_first=True)
+        <Plan: 1 to write; nothing was sent, apply() sends>
         """
         import_whole("mirror_sdk.plan.wanted")
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
@@ -869,7 +893,8 @@ class MirrorClient:
         wants = read_wanted(wanted)
         whole = self._sender.whole(timeout)
         found = self._run(look_up(self._names, names_in(wants)), whole)
-        return self._plan_of(with_ids(wants, found.ids), self._run(unclear(found), whole), whole)
+        reasons = self._run(unclear(found), whole)
+        return self._plan_of(with_ids(wants, found.ids), reasons, whole, read_first=read_first)
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -891,11 +916,14 @@ class MirrorClient:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.saved import load
 
+        planned, placed = load(path, self.base_url)
         return Plan(
-            load(path, self.base_url),
+            planned,
+            placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
             write=partial(self._write_again, cache(lambda: AnswerPump(LogReader(self._send, after=0), Inbox()))),
+            see=self._see,
             make_plan=self._plan_of,
         )
 
@@ -1205,6 +1233,7 @@ class MirrorClient:
         *,
         devices: Iterable[DeviceLike] | None = None,
         paths: Sequence[str] | None = None,
+        subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
         timeout: float | None = None,
@@ -1221,7 +1250,13 @@ class MirrorClient:
         Args:
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names; ``None`` takes all, also those to come.
-            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
+                which no rule and no subscription of this key covers anything, of some device, is told as a
+                :class:`NotSubscribedWarning`: nothing of it comes.
+            subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
+                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
+                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
+                folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.
@@ -1233,20 +1268,26 @@ class MirrorClient:
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
             ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
-                work; or an argument is no size, span or pattern.
+                work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
+                have.
 
         Source: specification 6; wire.md 4.
 
-        >>> with client.record(folder / "run.parquet") as recorder:
-        ...     client.subscribe(station, "/3303/0/5700")
+        >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     print(client.get_presubscriptions())
+        [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
         >>> recorder.audit().complete
         True
+        >>> client.get_presubscriptions()
+        []
         """
         import_whole("mirror_sdk.recording.recorder")
         from mirror_sdk.recording.recorder import Recorder, Tape
+        from mirror_sdk.recording.subscribing import Subscribing
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
+        subscribing = Subscribing(chosen, paths, adds_rules=subscribe)
         tape = Tape(
             path,
             server=self.base_url,
@@ -1255,11 +1296,14 @@ class MirrorClient:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            called_from=calling_line(),
         )
         recorder = Recorder(
             tape,
             lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
+            self._run,
+            subscribing,
             whole,
         )
         self._watches.add(recorder)
@@ -1358,9 +1402,9 @@ class MirrorClient:
             found: T = end.value
             return found
 
-    def _take_step(self, step: Operation[Any] | Search | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Search):
-            return step.reasons()
+    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return step.do()
         if isinstance(step, Pause):
             return self._sender.pause(step, deadline)
         return self._send(step, deadline)
@@ -1428,25 +1472,63 @@ class MirrorClient:
         return [device.id for device in self._each_device(filters, None, timeout)]
 
     def _plan_of(
-        self, wants: Sequence[Want], reasons: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        wants: Sequence[Want],
+        reasons: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        *,
+        read_first: bool = False,
     ) -> Plan:
-        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
+        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks")
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import KnownDevice, check_all, known_devices, resources_at
+        from mirror_sdk.plan.checks import check_all, places_to_read
+
+        known = self._known_of(wants, timeout)
+        planned = check_all(wants, known, reasons or {})
+        if read_first and (places := places_to_read(planned, known)):
+            unread = self._read_each(places, timeout)
+            known |= self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
+            planned = check_all(wants, known, reasons or {}, unread)
+        return Plan(planned, server=self.base_url, write=self.begin_write, see=self._see, make_plan=self._plan_of)
+
+    def _see(self, want: Want) -> Seen:
+        """What the mirror has now where something was written."""
+        from mirror_sdk.plan.checks import resources_at
+
+        return self._take_of(want.device_id, partial(resources_at, {want.path}))
+
+    def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
+        """The devices that are to be written to, as the directory and the mirror know them."""
+        import_whole("mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
+        from mirror_sdk.plan.checks import known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in device_chunks(wants):
             listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            resources = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
-            known |= known_devices(listed, resources)
-        return Plan(
-            check_all(wants, known, reasons or {}),
-            server=self.base_url,
-            write=self.begin_write,
-            make_plan=self._plan_of,
-        )
+            seen = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
+            known |= known_devices(listed, seen)
+        return known
+
+    def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
+        """Have devices report, some at a time; gives why some did not."""
+        import_whole("mirror_sdk.plan.reading")
+        from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
+
+        reads: Reads[DeviceRequest] = Reads(places, timeout)
+        with progress_bar(len(places), "reads") as bar:
+            while reads.is_open:
+                for place in reads.next_places():
+                    try:
+                        asked = self.begin_read(*place, expiry_seconds=READ_EXPIRY_SECONDS, timeout=timeout)
+                        reads.began(place, asked)
+                    except MirrorError as error:
+                        reads.not_taken(place, error)
+                if (first := reads.first) is not None:
+                    wait_for_answer(first, LOOK_SECONDS)
+                bar.update(reads.sweep())
+        return reads.failures
 
     def _each_device(
         self, conditions: Mapping[str, object], limit: int | None, timeout: float | None = None

@@ -61,11 +61,13 @@ class LogCursor:
 
     Attributes:
         seq: Number of the last entry that was read; ``None`` until the end of the log is known.
+        served_at: What the last answer told of its instant; see :class:`Batch`.
         last_failure: Why the last poll failed; ``None`` when it did not.
     """
 
     def __init__(self, seq: int | None, backoff: Backoff) -> None:
         self.seq = seq
+        self.served_at: datetime | None = None
         self.last_failure: MirrorError | None = None
         self._backoff = backoff
 
@@ -93,7 +95,7 @@ class LogCursor:
             raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
         self._backoff.succeeded()
         self.last_failure = None
-        self.seq = poll.cursor
+        self.seq, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def failed(self, error: MirrorError) -> tuple[Batch, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 from mirror_sdk._arguments import seconds
@@ -70,13 +69,6 @@ class Deadline(float):
 
     def arrived(self, byte_count: int) -> None:
         """So much of the answer came."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """So many seconds between two requests of a call."""
-
-    seconds: float
 
 
 def wait_of(timeout: object) -> Deadline | None:

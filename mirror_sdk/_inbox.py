@@ -130,15 +130,18 @@ class Expectation:
     """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
 
     ``received_seconds`` is when, by a clock that never jumps, and ``received_at`` by the clock on the wall here.
+    ``lost`` is what of the log was gone before it could be read while the answer was awaited, by its first and last
+    number as far as they are known: the answer may be in it. It is ``None`` where nothing was, or that has been told.
     """
 
-    __slots__ = ("__weakref__", "answer", "async_id", "received_at", "received_seconds")
+    __slots__ = ("__weakref__", "answer", "async_id", "lost", "received_at", "received_seconds")
 
     def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
         self.async_id = async_id
         self.answer = answer
         self.received_at: datetime | None = None
         self.received_seconds: float | None = None
+        self.lost: tuple[int | None, int | None] | None = None
 
 
 class Inbox:
@@ -208,6 +211,12 @@ class Inbox:
                 self.newest_unreadable.append(entry.body)
                 unreadable.add(entry.key)
         return unreadable
+
+    def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
+        """Entries of the log are gone, among which any answer may be that has not come."""
+        for expectation in list(self._expectations.values()):
+            if expectation.answer is None:
+                expectation.lost = (first_seq, last_seq)
 
     def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
         """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""

@@ -26,7 +26,15 @@ from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
-from mirror_sdk.wire.directory import FILTER_OPERATORS, MAX_LIMIT, MIN_LIMIT, Device, DevicePage, EndpointResource
+from mirror_sdk.wire.directory import (
+    FILTER_OPERATORS,
+    MAX_LIMIT,
+    MIN_LIMIT,
+    Device,
+    DeviceContacts,
+    DevicePage,
+    EndpointResource,
+)
 from mirror_sdk.wire.health import OK, SERVICE, Health
 from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.paths import parse_path
@@ -258,6 +266,17 @@ def get_directory_device(device_id: str) -> Operation[Device]:
         return found
 
     return Operation("GET", of_device(routes.DEVICE, device_id), read)
+
+
+def get_device_contacts(device_id: str) -> Operation[list[datetime]]:
+    """When a device was heard lately, as far as the application was told of it. Source: wire.md 6 [+]."""
+
+    def read(answer: Answer) -> list[datetime]:
+        found = read_json(DeviceContacts.model_validate_json)(answer)
+        _require_device(device_id, found.device_id)
+        return found.heard_at
+
+    return Operation("GET", of_device(routes.DEVICE_CONTACTS, device_id), read)
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:

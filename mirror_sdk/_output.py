@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mirror_sdk._lazy_group import is_utf8
-from mirror_sdk._visible import visible
+from mirror_sdk._visible import visible, without_formula
 
 _AS_WIDE_AS_NEEDED = 10_000
 
@@ -28,10 +27,6 @@ Form = Literal["json", "csv"] | None
 """``None`` is a table."""
 
 Row = Mapping[str, object]
-
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_NEUTRALISED = re.compile(r"'+[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def form_options(command: F) -> F:
@@ -80,20 +75,6 @@ def _write_csv(cells: Sequence[str]) -> None:
     # A line end of another kind is not put into quotes by itself, and would begin a new row.
     quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
     csv.writer(sys.stdout, lineterminator="\n", quoting=quoting).writerow(cells)
-
-
-def without_formula(cell: str) -> str:
-    """A cell of CSV that no spreadsheet takes for a formula: with an apostrophe in front where it might.
-
-    That is, where the cell begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end, and is no number; also where
-    such a beginning has apostrophes in front already, so that :func:`with_formula` gives back what it was.
-    """
-    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
-
-
-def with_formula(cell: str) -> str:
-    """What :func:`without_formula` made a cell of."""
-    return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
 def _readable(value: object) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Protocol
 
+from mirror_sdk._caller import Line, warn
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._operations import Gap
 from mirror_sdk.errors import CompatibilityWarning, ConnectionFailed, GapWarning, MirrorError
@@ -52,19 +52,23 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def warn_of(gap: Gap | None, unreadable: Collection[str] = ()) -> None:
-    """Say aloud what was lost, and in which lists something was not understood."""
+def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: Line | None = None) -> None:
+    """Say aloud what was lost, and in which lists something was not understood.
+
+    Args:
+        gap: What was lost.
+        unreadable: The lists.
+        called_from: The line of the program that began what reads here, for where no line of it calls now.
+    """
     if gap is not None:
         missing = "all before this moment" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"
-        warnings.warn(
+        warn(
             f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
             GapWarning,
-            stacklevel=2,
+            called_from,
         )
     for key in sorted(unreadable):
-        warnings.warn(
-            f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, stacklevel=2
-        )
+        warn(f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, called_from)
 
 
 class Position(Protocol):

@@ -13,13 +13,13 @@ Nothing in here does I/O: what is to be sent is yielded, and the client sends it
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from mirror_sdk import _operations
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._deadline import Pause
+from mirror_sdk._steps import Pause, Steps, Work
 from mirror_sdk.errors import CallTimeout, PreconditionFailed, ValueRefused
-from mirror_sdk.naming import Steps
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _FIRST_PAUSE_SECONDS = 0.02
@@ -30,8 +30,18 @@ _Rules: TypeAlias = Mapping[Hashable, PresubscriptionRule]
 """Rules by what they mean."""
 
 
-def add_rules(rules: Iterable[_operations.RuleLike], *, apply_now: bool) -> Steps[list[PresubscriptionRule]]:
+def add_rules(
+    rules: Iterable[_operations.RuleLike],
+    *,
+    apply_now: bool,
+    announce: Callable[[list[PresubscriptionRule]], object] | None = None,
+) -> Steps[list[PresubscriptionRule]]:
     """Have these rules among those of the key; gives those that were not there.
+
+    Args:
+        rules: The rules.
+        apply_now: Whether they are applied to the devices that are registered now.
+        announce: Called with those that are about to be added, before each attempt.
 
     Raises:
         CallTimeout: Others changed the rules each time, as long as there was time.
@@ -51,7 +61,7 @@ def add_rules(rules: Iterable[_operations.RuleLike], *, apply_now: bool) -> Step
             )
         return [*listed, *(given[meaning] for meaning in lacking)]
 
-    return _change(given, missing, with_them, apply_now=apply_now)
+    return _change(given, missing, with_them, apply_now=apply_now, announce=announce)
 
 
 def remove_rules(rules: Iterable[_operations.RuleLike]) -> Steps[list[PresubscriptionRule]]:
@@ -98,6 +108,7 @@ def _change(
     change: Callable[[list[PresubscriptionRule], list[Hashable]], list[PresubscriptionRule]],
     *,
     apply_now: bool,
+    announce: Callable[[list[PresubscriptionRule]], object] | None = None,
 ) -> Steps[list[PresubscriptionRule]]:
     backoff = Backoff(first_seconds=_FIRST_PAUSE_SECONDS)
     done: set[Hashable] = set()
@@ -107,6 +118,8 @@ def _change(
         if not to_do and not apply_now:
             break
         changed = change(found.rules, to_do)
+        if announce is not None:
+            yield Work(partial(announce, [given[meaning] for meaning in given if meaning in {*done, *to_do}]))
         try:
             yield _operations.put_presubscriptions(changed, apply_now=apply_now, tag=found.tag)
         except PreconditionFailed as error:

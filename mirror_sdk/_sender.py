@@ -13,12 +13,13 @@ import httpx
 
 from mirror_sdk._answer_body import ACCEPT_ENCODING, Gathering, Unpacking
 from mirror_sdk._arguments import seconds
-from mirror_sdk._deadline import Deadline, Pace, Pause, left_of
+from mirror_sdk._deadline import Deadline, Pace, left_of
 from mirror_sdk._exchange import Answer, Operation, Received, hide_key
 from mirror_sdk._fork import Connections, Lock, tell_in_child
 from mirror_sdk._network import Network
 from mirror_sdk._reports import DEFAULT_MAX_RETRIES, Contact
 from mirror_sdk._retries import Retries
+from mirror_sdk._steps import Pause
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import (
     DEFAULT_BASE_URL,

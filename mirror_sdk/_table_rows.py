@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from mirror_sdk._output import Row, without_formula
-from mirror_sdk._visible import shown_names
+from mirror_sdk._output import Row
+from mirror_sdk._visible import shown_names, without_formula
 from mirror_sdk.frames import value_column
 from mirror_sdk.frames.requests import RequestStatus
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
-PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "reason"]
+PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
 _NOT_SENT = "not sent"
 
@@ -47,6 +47,8 @@ def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
             "wanted": _plain(wanted),
             "decision": row["decision"],
             "check": row["check"],
+            "expiry_seconds": _plain(row["expiry_seconds"]),
+            "undoable": _plain(row["undoable"]),
             "reason": _plain(row["reason"]),
         }
 
@@ -74,7 +76,7 @@ def _names(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def write_csv(frame: pd.DataFrame, file: Path) -> None:
-    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._output.without_formula` has them.
+    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._visible.without_formula` has them.
 
     Raises:
         OSError: The file cannot be written.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain
 
+from mirror_sdk._caller import Line
 from mirror_sdk._cursor import Batch
 from mirror_sdk._reports import warn_of
 from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
@@ -21,12 +22,20 @@ class Unread:
         position: Number of the entry behind which they begin; ``None`` while it is not known.
         limit: How many are taken at most.
         wants: Which ones are wanted.
+        called_from: The line that warnings point at where none of a program calls.
 
     Attributes:
         position: Number of the entry to go on behind, exact after each event; what is not wanted is passed over.
     """
 
-    def __init__(self, position: int | None, limit: int | None, wants: Callable[[Event], bool] = every_event) -> None:
+    def __init__(
+        self,
+        position: int | None,
+        limit: int | None,
+        wants: Callable[[Event], bool] = every_event,
+        called_from: Line | None = None,
+    ) -> None:
+        self._called_from = called_from
         self.position = position
         self.wants = wants
         self._left = limit
@@ -43,7 +52,7 @@ class Unread:
         """Take what a look into the log gave, once all of the one before is taken; a loss is said aloud."""
         self._events, self._told = read_positions(batch, self.position, received_at), set()
         self._end = batch.seq
-        warn_of(batch.gap)
+        warn_of(batch.gap, (), self._called_from)
 
     def take(self) -> Event | None:
         """The next event; ``None`` where there is none."""
@@ -65,5 +74,5 @@ class Unread:
             # It comes at the next step where a warning is an error.
             self._events = chain([(event, position)], self._events)
             self._told |= unreadable
-            warn_of(None, unreadable)
+            warn_of(None, unreadable, self._called_from)
             next(self._events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,10 @@ _NEVER_SHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
 _SHORTEST_SECRET = 16
+
+_FORMULA = re.compile(r"'*(?:[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]|\{=)")
+_NEUTRALISED = re.compile(r"'+(?:[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]|\{=)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
@@ -40,6 +45,20 @@ def without_key(text: str, key: str) -> str:
     shown = text.replace(key, _HIDDEN)
     secret = key.rpartition("_")[2]
     return shown.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else shown
+
+
+def without_formula(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula: with an apostrophe in front where it might.
+
+    That is, where the cell begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is no number; also
+    where such a beginning has apostrophes in front already, so that :func:`with_formula` gives back what it was.
+    """
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def with_formula(cell: str) -> str:
+    """What :func:`without_formula` made a cell of."""
+    return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from mirror_sdk._arguments import seconds
 from mirror_sdk._async_channels import AsyncAnswerPump
 from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
-from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk.device_request import PlacedRequest, warn_of_loss
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -39,7 +39,9 @@ class AsyncDeviceRequest(PlacedRequest):
         >>> (await request.result()).python, await request.done()
         (21.5, True)
         """
-        return await self._pump.wait(self._expectation, 0) is not None
+        is_done = await wait_for_answer(self, 0)
+        warn_of_loss([self], self._pump.called_from)
+        return is_done
 
     async def result(self, timeout: float | None = None) -> Value:
         """The value the device answered with; ``NONE`` for a write or an execution that brings none.
@@ -50,7 +52,8 @@ class AsyncDeviceRequest(PlacedRequest):
 
         Raises:
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
-            WaitTimeout: The wait is over and the request is not; ask again.
+            WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
+                entries of the log, a :class:`GapWarning` says so.
             APIError: The service refuses to say.
             ValueRefused: ``timeout`` is no span of time.
 
@@ -82,8 +85,18 @@ class AsyncDeviceRequest(PlacedRequest):
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
         answer = await self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
+            warn_of_loss([self], self._pump.called_from)
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
+
+
+async def wait_for_answer(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
+    """As :func:`mirror_sdk.device_request.wait_for_answer`.
+
+    Raises:
+        MirrorError: A failure that waiting would not mend.
+    """
+    return await request._pump.wait(request._expectation, timeout_seconds) is not None
 
 
 async def look_for_answers(requests: Iterable[object]) -> None:
@@ -93,9 +106,11 @@ async def look_for_answers(requests: Iterable[object]) -> None:
         MirrorError: The log could not be read, and asking again would not mend that.
     """
     waiting: dict[AsyncAnswerPump, list[Expectation]] = {}
-    for request in requests:
+    asked = list(requests)
+    for request in asked:
         if isinstance(request, AsyncDeviceRequest) and request.answer is None:
             waiting.setdefault(request._pump, []).append(request._expectation)
     for pump, expectations in waiting.items():
         with suppress(ClientClosed):
             await pump.look(expectations)
+    warn_of_loss(asked)

@@ -12,9 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from mirror_sdk._arguments import seconds
+from mirror_sdk._caller import Line
 from mirror_sdk._channels import AnswerPump
 from mirror_sdk._deadline import rest_of
 from mirror_sdk._inbox import Expectation
+from mirror_sdk._operations import Gap
+from mirror_sdk._reports import warn_of
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
@@ -190,7 +193,9 @@ class DeviceRequest(PlacedRequest):
         >>> request.result().python, request.done()
         (21.5, True)
         """
-        return self._pump.wait(self._expectation, 0) is not None
+        is_done = wait_for_answer(self, 0)
+        warn_of_loss([self], self._pump.called_from)
+        return is_done
 
     def result(self, timeout: float | None = None) -> Value:
         """The value the device answered with; ``NONE`` for a write or an execution that brings none.
@@ -201,7 +206,8 @@ class DeviceRequest(PlacedRequest):
 
         Raises:
             DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
-            WaitTimeout: The wait is over and the request is not; ask again.
+            WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
+                entries of the log, a :class:`GapWarning` says so.
             APIError: The service refuses to say.
             ValueRefused: ``timeout`` is no span of time.
 
@@ -231,8 +237,28 @@ class DeviceRequest(PlacedRequest):
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
         answer = self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
+            warn_of_loss([self], self._pump.called_from)
             raise self.late(timeout_seconds) from self._pump.last_failure
         return answer
+
+
+def wait_for_answer(request: DeviceRequest, timeout_seconds: float) -> bool:
+    """Whether its answer has come in that time. What was lost meanwhile is left for :func:`warn_of_loss`.
+
+    Raises:
+        MirrorError: A failure that waiting would not mend.
+    """
+    return request._pump.wait(request._expectation, timeout_seconds) is not None
+
+
+def warn_of_loss(requests: Iterable[object], called_from: Line | None = None) -> None:
+    """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
+    awaited = [one._expectation for one in requests if isinstance(one, PlacedRequest) and one.answer is None]
+    lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)
+    for expectation in awaited:
+        expectation.lost = None
+    for first_seq, last_seq in lost:
+        warn_of(Gap(first_seq, last_seq), called_from=called_from)
 
 
 def look_for_answers(requests: Iterable[object]) -> None:
@@ -242,9 +268,11 @@ def look_for_answers(requests: Iterable[object]) -> None:
         MirrorError: The log could not be read, and asking again would not mend that.
     """
     waiting: dict[AnswerPump, list[Expectation]] = {}
-    for request in requests:
+    asked = list(requests)
+    for request in asked:
         if isinstance(request, DeviceRequest) and request.answer is None:
             waiting.setdefault(request._pump, []).append(request._expectation)
     for pump, expectations in waiting.items():
         with suppress(ClientClosed):
             pump.look(expectations)
+    warn_of_loss(asked)

@@ -43,6 +43,7 @@ Warnings::
       x GapWarning
       x CompatibilityWarning
       x SnapshotWarning
+      x NotSubscribedWarning
 
 An access key is in no message and in no attribute of any of them.
 """
@@ -237,7 +238,10 @@ class DeviceUnavailable(DeviceRequestFailed):
 
 
 class GapWarning(UserWarning):
-    """Entries of the notification log were gone before they could be read: events, or answers, may be lost."""
+    """Entries of the notification log were gone before they could be read.
+
+    Who reads events has lost some; who waits for an answer is told where it has not come, for it may be among them.
+    """
 
 
 class CompatibilityWarning(UserWarning):
@@ -246,6 +250,10 @@ class CompatibilityWarning(UserWarning):
 
 class SnapshotWarning(UserWarning):
     """A snapshot was taken in another way than was asked for: one device after another, or whole instead of changes."""
+
+
+class NotSubscribedWarning(UserWarning):
+    """What is to be recorded is covered by no rule and no subscription of the key: nothing of it comes."""
 
 
 def _after(attempts: int) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
 
+from mirror_sdk._rhythm import rhythm_of
 from mirror_sdk._visible import visible
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
 from mirror_sdk.errors import CATEGORY_HINTS
@@ -32,6 +33,12 @@ _UNMET = {
     SubscriptionState.ENDED: "This application had subscribed it, which ended with the device's registration; a"
     " presubscription rule would hold for the next one too.",
 }
+_OR_UPDATES = " or updates its registration"
+_COMING = {
+    SubscriptionState.ASKED: "later changes come when the device has accepted the subscription that was asked for",
+    SubscriptionState.REFUSED: "the subscription is asked for again when the device next registers or updates its"
+    " registration",
+}
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -47,6 +54,7 @@ class Facts:
         subscription: What became of this application's subscription of the resource.
         rules: The presubscription rules of this application.
         waiting: The requests of this application for the device that have no answer yet.
+        contacts: When values came that the device sent because of a subscription of this application.
     """
 
     device: Device
@@ -56,6 +64,26 @@ class Facts:
     subscription: SubscriptionState | None
     rules: Sequence[PresubscriptionRule] | None
     waiting: Sequence[WaitingRequest] | None
+    contacts: Sequence[datetime] | None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the device can be asked at all."""
+        return self.device.state == "registered"
+
+    @property
+    def last_contact_at(self) -> datetime | None:
+        """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
+        told = (self.device.last_contact_at, self.mirrored.updated_at, self.mirrored.last_reported_at)
+        return max((*filter(None, told), *(self.contacts or ())), default=None)
+
+    @property
+    def is_silent(self) -> bool | None:
+        """Whether a registered device has been silent for longer than its rhythm has it; ``None`` if unknown."""
+        rhythm, last_contact_at = rhythm_of(self.contacts or ()), self.last_contact_at
+        if rhythm is None or last_contact_at is None or not self.is_registered:
+            return None
+        return rhythm.is_late(self.mirrored.created_at - last_contact_at)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,7 +132,7 @@ def _of_reported(resource: Resource, now: datetime) -> list[str]:
     if reported is None:
         return ["Nothing was ever reported: it was never read with success, and the device never sent it."]
     unit = f" {resource.unit}" if resource.unit else ""
-    lines = [f"The last reported value is {reported.value}{unit}, from {_when(reported.reported_at, now)}."]
+    lines = [f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, now)}."]
     if reported.origin in _ORIGINS:
         lines.append(f"It came so: {_ORIGINS[reported.origin]}.")
     lines += _of_freshness(reported, now)
@@ -120,21 +148,24 @@ def _of_freshness(reported: ReportedValue, now: datetime) -> list[str]:
 
 
 def _of_subscription(resource: Resource, facts: Facts) -> list[str]:
-    rule = _rule_for(facts)
-    is_own = facts.subscription in {SubscriptionState.ACTIVE, SubscriptionState.ASKED, SubscriptionState.REFUSED}
-    by = "by this application" if is_own else "by another application"
-    if facts.subscription is None:
-        by = "by some application; this key may not ask by which"
-    if is_own and rule is not None:
-        by += f", through the rule {rule.to_wire()}"
-    if resource.subscribed:
-        since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
-        return [f"It is subscribed{since}, {by}: the device sends each change."]
-    if facts.subscription in _UNMET:
-        return [_UNMET[facts.subscription]]
-    if rule is not None:
-        return [f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers."]
-    return ["Nobody is subscribed to it."]
+    rule, state, announced = _rule_for(facts), facts.subscription, _announced(facts)
+    since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
+    if state is SubscriptionState.ACTIVE:
+        by = "" if rule is None else f", through the rule {rule.to_wire()}"
+        return [f"It is subscribed{since}, by this application{by}: the device is to send each change."]
+    lines = [_UNMET[state]] if state in _UNMET else []
+    if not lines and rule is not None and announced is not None and announced.obs:
+        lines.append(
+            f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers{_OR_UPDATES}."
+        )
+    if resource.subscribed and state is None:
+        lines.append(f"It is subscribed{since}, by some application; this key may not ask by which.")
+    elif resource.subscribed:
+        lines.append(
+            f"It is subscribed{since}, by another application: the mirror has each change the device sends, but this"
+            " application is told of none."
+        )
+    return lines or ["Nobody is subscribed to it."]
 
 
 def _of_desired(resource: Resource, now: datetime) -> list[str]:
@@ -200,16 +231,34 @@ def _of_waiting(facts: Facts) -> list[str]:
 
 def _of_device(facts: Facts, now: datetime) -> list[str]:
     lines = []
-    if facts.device.state != "registered":
+    if not facts.is_registered:
         lines.append("The device is not registered: it cannot be asked now.")
     elif facts.device.queue_mode:
         lines.append("The device sleeps: it takes requests when it next makes contact.")
     last_event = facts.mirrored.updated_at
     if last_event is not None:
         lines.append(f"Its last registration event was at {_when(last_event, now)}.")
+    lines += _of_contact(facts, now)
     if _announced(facts) is None:
         lines.append("The device does not have this resource any more; the mirror keeps its last value.")
     return lines
+
+
+def _of_contact(facts: Facts, now: datetime) -> list[str]:
+    if facts.last_contact_at is None:
+        return []
+    heard = f"was last heard at {_when(facts.last_contact_at, now)}"
+    rhythm = rhythm_of(facts.contacts or ())
+    if not facts.is_registered:
+        return [f"It {heard}."]
+    if rhythm is None:
+        return [f"It {heard}; its rhythm is not known."]
+    usually = f"It usually reports to this application every {_span(rhythm.usual)} and {heard}"
+    if facts.is_silent:
+        return [f"{usually}: it seems cut off."]
+    if now - facts.last_contact_at > rhythm.usual:
+        return [f"{usually}: it was silent for {_span(rhythm.longest)} before, too."]
+    return [f"{usually}, as was to be expected."]
 
 
 def _refreshing(resource: Resource, facts: Facts) -> list[str]:
@@ -219,15 +268,48 @@ def _refreshing(resource: Resource, facts: Facts) -> list[str]:
     definition = lookup(facts.path)
     if definition is not None and "R" not in definition.access:
         return [f"nothing: {definition.label} cannot be read"]
-    away = "" if facts.device.state == "registered" else ", once the device has registered again"
-    ways = [f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r}){away}"]
-    if resource.subscribed:
-        ways.append("nothing needs to be done for later changes: the device sends them")
-    elif announced.obs:
-        ways.append(f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r}), to have each later change{away}")
-    else:
-        ways.append("a subscription is not possible: the device does not let this resource be observed")
-    return ways
+    return [_reading(facts), _later_changes(resource, facts, announced)]
+
+
+def _reading(facts: Facts) -> str:
+    read = f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r})"
+    if not facts.is_registered:
+        return f"{read}, once the device has registered again"
+    if facts.is_silent:
+        return f"{read}, which waits for the next contact of the device: see first why it is silent"
+    if facts.device.queue_mode:
+        return f"{read}, which waits until the device next makes contact"
+    return read
+
+
+def _later_changes(resource: Resource, facts: Facts, announced: EndpointResource) -> str:
+    """What brings later changes to this application, or has brought them about already."""
+    state, rule = facts.subscription, _rule_for(facts)
+    if state is SubscriptionState.ACTIVE:
+        return _sent_changes(facts)
+    if state in _COMING:
+        return _COMING[state]
+    if not announced.obs:
+        return "a subscription is not possible: the device does not let this resource be observed"
+    by_itself = resource.subscribed or (
+        resource.reported is not None and resource.reported.origin == "auto_observation"
+    )
+    meanwhile = "; the mirror has what the device sends meanwhile, as client.get_device shows" if by_itself else ""
+    if state is None:
+        return f"a key with the scope subscribe can subscribe it, to have each later change{meanwhile}"
+    if state is SubscriptionState.NONE and rule is not None and facts.is_registered:
+        applied = f"client.add_presubscriptions([{rule.to_wire()}], apply_now=True)"
+        return f"{applied}, to have the rule take effect now{meanwhile}"
+    away = "" if facts.is_registered else ", once the device has registered again"
+    subscribed = f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r})"
+    return f"{subscribed}, to have each later change{away}{meanwhile}"
+
+
+def _sent_changes(facts: Facts) -> str:
+    if facts.is_silent:
+        return "later changes come by themselves once the device is heard again, and not before"
+    known = "" if facts.is_silent is False else ", as long as it is in contact"
+    return f"nothing needs to be done for later changes: the device sends them{known}"
 
 
 def _announced(facts: Facts) -> EndpointResource | None:
@@ -255,3 +337,12 @@ def _when(instant: datetime | None, now: datetime) -> str:
             count = seconds // size
             return f"{write_timestamp(instant)}, {count} {word}{'s' if count > 1 else ''} ago"
     return f"{write_timestamp(instant)}, {max(seconds, 0)} s ago"
+
+
+def _span(pause: timedelta) -> str:
+    """A pause in the unit that suits it; two of a unit are told in it, so that little is rounded away."""
+    seconds = pause.total_seconds()
+    for size, word in ((_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} s"

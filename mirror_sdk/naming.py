@@ -16,16 +16,16 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from mirror_sdk import _operations
 from mirror_sdk._arguments import closest, shown
-from mirror_sdk._deadline import Pause
 from mirror_sdk._exchange import Operation
+from mirror_sdk._steps import Steps, Work
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -40,8 +40,6 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
-Steps: TypeAlias = "Generator[Operation[Any] | Search | Pause, Any, T]"
-"""What is to be sent, searched or waited one after another; each answer is sent in, each error thrown in."""
 
 REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
@@ -124,20 +122,6 @@ class Found:
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     several: dict[str, list[Device]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What to say of texts that lead nowhere. Looking for close names takes long; beside a loop a thread does it."""
-
-    texts: Sequence[str]
-    known: Collection[str]
-
-    def reasons(self) -> dict[str, str]:
-        """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
-        told = {text: f"no device has the id or endpoint name {text!r}" for text in self.texts}
-        close = {text: closest(text, self.known) for text in self.texts[:_MOST_TOLD]}
-        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
 
 
 def known_id(argument: str, device: object) -> str | None:
@@ -252,11 +236,11 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
     sought = [text for text in sought if text not in found.ids]
     try:
         named = defaultdict(list)
-        for device in (yield from _listed("endpoint_name", sought)):
+        for device in (yield from devices_with("endpoint_name", sought)):
             named[device.endpoint_name].append(device)
         # A service with ids of another form: a name could be the id of another device, which goes first.
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
-        identified = {device.id for device in (yield from _listed("id", doubtful))}
+        identified = {device.id for device in (yield from devices_with("id", doubtful))}
     except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
         return Found(found.ids | {text: text for text in sought})
     for text in sought:
@@ -278,7 +262,7 @@ def unclear(found: Found) -> Steps[dict[str, str]]:
     """Why texts lead to no device, in words."""
     reasons = {}
     if found.unknown:
-        reasons = yield Search(found.unknown, (yield from _endpoint_names()))
+        reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
     return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
 
 
@@ -302,7 +286,7 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
     """Where a text was taken for an id that is not there, raise what tells more."""
     is_id = _ID.fullmatch(device) is not None
     try:
-        namesakes = yield from _listed("endpoint_name", [device])
+        namesakes = yield from devices_with("endpoint_name", [device])
     except AccessDenied:
         if is_id:
             return
@@ -318,10 +302,22 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[UnknownDevice]:
     """The error for texts that lead nowhere: it tells of the first ones, and which known names are close to them."""
-    reasons: dict[str, str] = yield Search(texts[:_MOST_TOLD], known)
+    reasons = yield from _search(texts[:_MOST_TOLD], known)
     untold = len(texts) - len(reasons)
     more = [f"and {untold} more of {len(texts)} lead to no device"] if untold else []
     return _not_found("; ".join([*reasons.values(), *more]))
+
+
+def _search(texts: Sequence[str], known: Collection[str]) -> Steps[dict[str, str]]:
+    """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
+
+    def find() -> dict[str, str]:
+        told = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
+        close = {text: closest(text, known) for text in texts[:_MOST_TOLD]}
+        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
+
+    found: dict[str, str] = yield Work(find)
+    return found
 
 
 def _not_found(message: str) -> UnknownDevice:
@@ -343,19 +339,25 @@ def _endpoint_names() -> Steps[list[str]]:
     return names
 
 
-def _listed(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
+def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     """The devices for which this is one of the texts."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = yield _operations.list_devices(filters, limit=None, after=after)
-            listed += page.data
-            after = pages.next_after(page)
-            if after is None:
-                break
+        listed += yield from all_devices(filters)
     return listed
+
+
+def all_devices(filters: Mapping[str, object]) -> Steps[list[Device]]:
+    """All devices that meet these conditions, of whatever number of pages."""
+    listed: list[Device] = []
+    pages = _operations.Pages()
+    after: str | None = None
+    while True:
+        page = yield _operations.list_devices(filters, limit=None, after=after)
+        listed += page.data
+        after = pages.next_after(page)
+        if after is None:
+            return listed
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:

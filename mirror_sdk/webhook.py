@@ -39,8 +39,8 @@ from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._fork import close_in_child, tell_in_child
 from mirror_sdk._inbox import Entries, Entry
 from mirror_sdk._operations import Gap, put_callback
+from mirror_sdk._steps import Steps
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError, UnexpectedAnswer
-from mirror_sdk.naming import Steps
 
 TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
 ENTRIES_KEPT = 100_000

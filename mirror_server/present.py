@@ -159,6 +159,11 @@ def device(row: DeviceRow) -> dict[str, Any]:
     }
 
 
+def device_contacts(device_id: str, heard_at: Sequence[Instant]) -> dict[str, Any]:
+    """When a device was heard lately."""
+    return {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
+
+
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
     """A resource as ``GET /v2/endpoints/{id}`` lists it."""
     return {

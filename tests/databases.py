@@ -50,6 +50,7 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_mirror_command.py",
     "process/test_process_record.py",
     "process/test_process_secrets.py",
+    "process/test_process_tasks.py",
     "process/test_process_vendor_sdk.py",
     "process/test_process_wsgi_server.py",
     # They start what they compare, PostgreSQL as well, themselves.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._output import Form, form_options, show, with_formula, without_formula
+from mirror_sdk._output import Form, form_options, show
 from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._visible import with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.errors import ValueRefused
@@ -36,21 +37,34 @@ _NOT_ALL = 1
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="How many to send first; all of them must succeed.",
+    help="How many devices that are awake to write to first; all of them must succeed.",
 )
 @click.option(
     "--max-failures", type=click.IntRange(min=0), default=5, show_default=True, help="After more than so many, stop."
 )
 @click.option(
-    "--expiry-seconds", type=click.IntRange(min=1), default=60, show_default=True, help="How long a write may wait."
+    "--expiry-seconds",
+    type=click.IntRange(min=1),
+    help="How long each write may wait. By default a minute, and 3 days or more for a device that sleeps.",
+)
+@click.option(
+    "--wait-seconds",
+    "timeout",
+    type=click.FloatRange(min=0),
+    help="How long to wait for each answer, also of devices that sleep, which are not waited for by default.",
+)
+@click.option(
+    "--read-first",
+    is_flag=True,
+    help="Read what is not known, so that --undo has it. Devices that sleep are not asked.",
 )
 @click.option("--include-offline", is_flag=True, help="Send to devices that are not registered too.")
 @form_options
-def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **limits: Any) -> None:
+def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: Form, **limits: Any) -> None:
     """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
 
-    It ends with status 1 if something is refused, and with --apply if not all has succeeded. Ctrl-C sends no more; what
-    became of each write is shown all the same.
+    It ends with status 1 if something is refused, and with --apply if not all has succeeded, or not yet: a device that
+    sleeps takes its write at its next contact. Ctrl-C sends no more; what became of each write is shown all the same.
 
     \b
       mirror plan wanted.csv
@@ -62,7 +76,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, form: Form, **lim
     from mirror_sdk import _table_rows as tables
 
     with connect() as client:
-        made = client.plan(_wanted_values(file))
+        made = client.plan(_wanted_values(file), read_first=read_first)
         frame = made.frame
         if undo_file is not None:
             _write_values(made.values_before(), undo_file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
@@ -21,6 +22,7 @@ from mirror_sdk.events import Event
 from mirror_sdk.wire.paths import matches
 
 if TYPE_CHECKING:
+    from mirror_sdk._client import MirrorClient
     from mirror_sdk.recording import Recorder
 
 _NOT_COMPLETE = 1
@@ -55,22 +57,28 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     "--device", "devices", type=DeviceName(), multiple=True, help="Only this one; may be given several times."
 )
 @patterns_option
+@click.option("--subscribe", is_flag=True, help="Have rules for all of this while it records.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
 @click.option("--audit", "only_audit", is_flag=True, help="Record nothing; say whether FOLDER is complete.")
-def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: float | None, only_audit: bool) -> None:
+def record(
+    folder: Path,
+    devices: Sequence[str],
+    paths: Sequence[str],
+    subscribe: bool,
+    seconds: float | None,
+    only_audit: bool,
+) -> None:
     """Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.
 
-    At the end it says whether the recording is complete, with status 1 if not.
+    At the end it says whether the recording is complete, with status 1 if not. What no rule and no subscription of the
+    key covers does not come, which is told at the beginning.
 
     \b
-      mirror record run.parquet --path '/3303/*'
+      mirror record run.parquet --path '/3303/*' --subscribe
       python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
     """  # noqa: D301 - click wants the character, not its escape
     if not only_audit:
-        with (
-            connect() as client,
-            client.record(folder, devices=list(devices) or None, paths=list(paths) or None) as recorder,
-        ):
+        with connect() as client, _begun(client, folder, devices, paths, subscribe=subscribe) as recorder:
             # Before it is said that it records: whoever waits for that may end it at once.
             signal.signal(signal.SIGTERM, stop)
             _wait_for_the_end(recorder, seconds)
@@ -83,6 +91,18 @@ def record(folder: Path, devices: Sequence[str], paths: Sequence[str], seconds: 
     click.echo(str(audit))
     if not audit.complete:
         sys.exit(_NOT_COMPLETE)
+
+
+def _begun(
+    client: MirrorClient, folder: Path, devices: Sequence[str], paths: Sequence[str], *, subscribe: bool
+) -> Recorder:
+    """A recorder; what is to be said at its beginning is said without a line of this program."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        recorder = client.record(folder, devices=list(devices) or None, paths=list(paths) or None, subscribe=subscribe)
+    for warning in caught:
+        click.echo(f"Warning: {warning.message}", err=True)
+    return recorder
 
 
 def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:

@@ -7,6 +7,10 @@ based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, 
 pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back. With this module
 imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`. Type
 checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+
+To hand a table on, ``to_parquet`` keeps all of it; a span such as ``latency`` is a number of milliseconds to readers
+that do not know Arrow's types. ``to_csv`` and ``to_json(orient="records", date_format="iso")`` keep values as texts,
+``to_sql`` makes a span a number of nanoseconds, and ``frame.mirror.for_excel()`` is what ``to_excel`` takes.
 """
 
 import mirror_sdk._pandas  # noqa: F401

@@ -12,6 +12,7 @@ from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
+from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.stale import stale_devices, stale_rows
@@ -168,6 +169,26 @@ class MirrorAccessor:
         """
         return rebased(self._frame, originals)
 
+    def for_excel(self) -> pd.DataFrame:
+        r"""The same table as ``to_excel`` takes it, which needs openpyxl or another package that pandas names.
+
+        A sheet knows no time zones: a column of times is without one, and has it in its name, such as ``reported_at
+        (UTC)``. Spans are seconds, ``latency (s)``, bytes are hex digits. Integers of 16 digits and more are texts, and
+        so are times before March 1900, lists, and whatever else a cell does not take. A text that might be executed has
+        an apostrophe in front, as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as
+        ``\x1b``. An index with a name, such as that of :meth:`wide`, is a column, and names of several parts are one.
+
+        Raises:
+            ValueRefused: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
+                characters, which Excel does not take.
+
+        >>> sheet = client.state_frame().mirror.for_excel()
+        >>> sheet.to_excel(folder / "state.xlsx", index=False)
+        >>> [name for name in sheet if "_at" in name]
+        ['reported_at (UTC)', 'requested_at (UTC)', 'desired_at (UTC)']
+        """
+        return for_excel(self._frame)
+
     def refresh(self, client: _Refreshes[T_co]) -> T_co:
         """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
 
@@ -286,7 +307,8 @@ class MirrorAccessor:
                 label=f" {name}" if name.startswith("_") else name,
             )
         axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
-        axes.set_ylabel("value")
+        units = list(numbers["unit"].unique()) if "unit" in numbers else []
+        axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
         if not numbers.empty:
             for text in axes.legend(loc="best", fontsize="small").get_texts():
                 # A name may have what would be a formula.

@@ -7,6 +7,7 @@ from os import PathLike
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_sdk.errors import ValueRefused
@@ -27,7 +28,17 @@ _CATEGORIES = {
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
     """The table for Arrow; its metadata hold ``attrs``, as those of ``frame.to_parquet(file)`` do."""
-    return pa.Table.from_pandas(frame)
+    table = pa.Table.from_pandas(frame)
+    for place, field in enumerate(table.schema):
+        if pa.types.is_duration(field.type):
+            table = table.set_column(place, field, _without_lowest(table[place]))
+    return table
+
+
+def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same spans. pandas leaves its lowest number under a null, and DuckDB computes with it."""
+    zero, missing = pa.scalar(0, spans.type), pa.scalar(None, spans.type)
+    return pc.if_else(pc.is_valid(spans), pc.fill_null(spans, zero), missing)
 
 
 def from_arrow(table: pa.Table) -> pd.DataFrame:
@@ -56,6 +67,8 @@ def read_parquet(file: str | PathLike[str], *, columns: Sequence[str] | None = N
         table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
         table.validate(full=True)
         return from_arrow(table)
+    except FileNotFoundError:
+        raise
     except OSError as exc:
         # Arrow tells of damage without a number.
         if exc.errno is not None:

@@ -49,7 +49,7 @@ def join(
         left, right = _with_like_key(left, right, key, keeps_right=how in ("right", "outer"))
     joined = left.merge(right, on=keys, how=how, suffixes=("", suffix))
     about = _common_basis([left.attrs.get("mirror"), right.attrs.get("mirror")], joined)
-    joined.attrs = dict(left.attrs)
+    joined.attrs = deepcopy(left.attrs)
     if about is not None:
         joined.attrs["mirror"] = {name: value for name, value in about.items() if name not in _OF_ALL_ROWS}
     return joined
@@ -62,14 +62,13 @@ def _without_named_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | None) -> list[str]:
     if on is None:
-        shared = [key for key in _KEYS if key in left and key in right]
-        if not shared:
-            raise ValueRefused("the tables have neither device_id nor path in common; say what to join on=[...]")
-        return shared
+        on = [key for key in _KEYS if key in left and key in right]
     keys = [on] if isinstance(on, str) else list(on)
+    if not keys:
+        raise ValueRefused("the tables have neither device_id nor path in common; say what to join on=[...]")
     for which, frame in (("table", left), ("other table", right)):
         missing = [key for key in keys if key not in frame]
-        if missing or not keys:
+        if missing:
             raise ValueRefused(
                 f"on={on!r}: the {which} lacks the column {', '.join(missing)}; it has {', '.join(map(str, frame))}"
             )

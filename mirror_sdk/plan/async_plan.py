@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._reports import utc_now
-from mirror_sdk.async_device_request import AsyncDeviceRequest
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS
-from mirror_sdk.errors import MirrorError, WaitTimeout
-from mirror_sdk.plan.checks import PlannedWrite
-from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
+from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.plan.checks import PlannedWrite, Seen
+from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
-    DEFAULT_EXPIRY_SECONDS,
     DEFAULT_MAX_FAILURES,
     PlanReport,
     check_limits,
+    progress_bars,
 )
 from mirror_sdk.plan.wanted import Want
-from mirror_sdk.progress import progress_bar
 
 
 class AsyncPlan(PlanReport):
@@ -40,10 +39,13 @@ class AsyncPlan(PlanReport):
         *,
         server: str,
         write: Callable[..., Awaitable[AsyncDeviceRequest]],
+        see: Callable[[Want], Awaitable[Seen]],
         make_plan: Callable[[Sequence[Want]], Awaitable[AsyncPlan]],
+        placed: Mapping[str, PlacedRequest] | None = None,
     ) -> None:
-        super().__init__(planned, server)
+        super().__init__(planned, server, placed or {})
         self._write = write
+        self._see = see
         self._make_plan = make_plan
         self._begin_in_child()
         tell_in_child(self)
@@ -59,11 +61,15 @@ class AsyncPlan(PlanReport):
         concurrency: int = DEFAULT_CONCURRENCY,
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
-        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        expiry_seconds: int | None = None,
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+
+        Devices that sleep are written to last, when the others have answered. They take it at their next contact, which
+        is not waited for: until then it is ``pending``, and ``apply`` called again, in another process too, looks for
+        what has come.
 
         When it is cancelled it ends as by :meth:`stop`: no more is sent, and what is on its way stays so. A write is
         sent under the same async-id however often it is tried, so a device takes it once. One that failed is not sent
@@ -71,12 +77,14 @@ class AsyncPlan(PlanReport):
 
         Args:
             concurrency: How many writes may be under way at once.
-            canary: How many to send first; all of them must succeed before any other is sent.
+            canary: How many to send first; all of them must succeed before any other is sent. They go to devices that
+                are awake, and what succeeded in an earlier ``apply`` counts.
             max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device.
-            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
-                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
-                a long expiry, and nobody wants to wait as long.
+            expiry_seconds: For how long each write may wait for its device; by default as the table of the plan has it:
+                a minute, and for a device that sleeps 3 days, or more if it was silent for long.
+            timeout: For how many seconds to wait for each answer here, those of devices that sleep all together. By
+                default that is a little more than the expiry, and devices that sleep are not waited for. What has no
+                answer by then is ``pending``, and may be waited for again.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -86,7 +94,8 @@ class AsyncPlan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is no such number, or the plan is being applied already.
+            ValueRefused: An argument is no such number, the plan is being applied already, or there is no canary: of
+                several devices none is awake.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> (await plan.apply())["status"].tolist()
@@ -99,17 +108,18 @@ class AsyncPlan(PlanReport):
             expiry_seconds=expiry_seconds,
             timeout=timeout,
         )
-        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if self._is_applying:
             raise self._busy()
         self._is_applying = True
         try:
             self._stopped.clear()
-            total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with progress_bar(total, "writes") as bar:
-                await self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
+            todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with progress_bars(todo) as advance:
+                await self._send_all(advance, concurrency, expiry_seconds, timeout)
+            await self._look_at_sleepers(0 if timeout is None else timeout)
         finally:
             self._is_applying = False
+        warn_of_loss(self.requests)
         return await off_loop(lambda: self.result)
 
     def stop(self) -> None:
@@ -124,7 +134,7 @@ class AsyncPlan(PlanReport):
     async def undo(self) -> AsyncPlan:
         """A plan that writes what was reported before this one, wherever this one may have had an effect.
 
-        A resource that had no reported value is refused in it. Nothing is sent before it is applied.
+        What the table of this plan says is not ``undoable`` is refused in it. Nothing is sent before it is applied.
 
         Raises:
             MirrorError: The state could not be read.
@@ -140,21 +150,22 @@ class AsyncPlan(PlanReport):
         return await self._make_plan(await off_loop(self._undo))
 
     async def _send_all(
-        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
+        self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
     ) -> None:
         flying: dict[asyncio.Task[None], Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, wait_seconds))
+                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, timeout))
                     flying[task] = entry
                 if not flying:
                     return
                 landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
                 for task in landed:
-                    self._ledger.settle(flying.pop(task))
+                    entry = flying.pop(task)
+                    self._ledger.settle(entry)
                     task.result()
-                    advance()
+                    advance(entry)
         finally:
             if flying:
                 self.stop()
@@ -162,7 +173,10 @@ class AsyncPlan(PlanReport):
                     task.cancel()
                 await asyncio.wait(flying)
 
-    async def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
+    async def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
+        own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
+        if isinstance(entry.request, PlacedRequest) and await self._is_settled(entry):
+            return
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -172,21 +186,40 @@ class AsyncPlan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=int(expiry_seconds),
+                    expiry_seconds=own_seconds,
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        await self._wait(entry.request, wait_seconds)
+        if not entry.planned.sleeps:
+            await self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+
+    async def _is_settled(self, entry: Entry) -> bool:
+        """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
+        try:
+            return entry.is_settled_by(*await self._see(entry.planned.want))
+        except MirrorError as error:
+            check_about_one(error)
+            return True
+
+    async def _look_at_sleepers(self, wait_seconds: float) -> None:
+        """Wait for what sleeping devices answer, all together, and see what has come."""
+        left = [entry.request for entry in self._ledger.asleep()]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        for request in left:
+            if isinstance(request, AsyncDeviceRequest) and not self._stopped.is_set() and loop.time() < deadline:
+                await self._wait(request, deadline - loop.time())
+        await look_for_answers(left)
 
     async def _wait(self, request: AsyncDeviceRequest, wait_seconds: float) -> None:
         """Until it has ended, its time is over, or the plan is stopped."""
-        answered = asyncio.ensure_future(request.exception(wait_seconds))
+        answered = asyncio.ensure_future(wait_for_answer(request, wait_seconds))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if answered.done() and not isinstance(answered.exception(), WaitTimeout):
+            if answered.done():
                 answered.result()
         finally:
             for one in (answered, stopped):

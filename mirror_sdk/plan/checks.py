@@ -6,7 +6,8 @@ import numbers
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
 from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
@@ -15,8 +16,17 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import write_timestamp
+
+CONNECTED_EXPIRY_SECONDS = 60
+"""For how long a write waits for a device that stays connected."""
+_SILENCES = 2
+"""A device that sleeps for long is given so many times the span in which nothing was heard of it."""
+
+Place = tuple[str, str]
+"""A device's id and a path."""
 
 
 class Decision(StrEnum):
@@ -57,7 +67,8 @@ class PlannedWrite:
     """One write of a plan: what is wanted, what is there now, and what is done about it.
 
     ``async_id`` is the identity under which it is sent, however often it is tried; ``before`` is what the resource had
-    when the plan was made, as far as the mirror knew.
+    when the plan was made, as far as the mirror knew. ``sleeps`` says whether the device does, and takes the write at
+    its next contact; ``expiry_seconds`` is for how long the write waits for it, unless ``apply`` is told otherwise.
     """
 
     async_id: str
@@ -67,24 +78,60 @@ class PlannedWrite:
     endpoint_name: str | None
     unit: str | None
     finding: Finding
+    sleeps: bool = False
+    expiry_seconds: int = CONNECTED_EXPIRY_SECONDS
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether it is sent, or would be with ``include_offline=True``."""
+        return self.finding.decision is Decision.WRITE or self.finding.check is Check.OFFLINE
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether its device may answer at once."""
+        return not self.sleeps and self.finding.check is not Check.OFFLINE
+
+    @property
+    def way_back(self) -> Want:
+        """What undoes it."""
+        before = self.before.python
+        return Want(
+            self.want.device_id,
+            self.want.path,
+            NO_EARLIER if before is None else before,
+            self.before.content_type if isinstance(before, bytes) else None,
+        )
+
+    @property
+    def undoable(self) -> bool:
+        """Whether the way back can be written, as far as is known now."""
+        return _value_of(self.way_back)[1] is None
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:
-    """What the directory tells of a device, and the mirror of those of its resources that are written."""
+    """What the directory tells of a device, and the mirror of those of its resources that are written, at an instant.
+
+    All instants are of the service's clock.
+    """
 
     listed: Device
+    seen_at: datetime
     resources: Mapping[str, Resource]
 
 
-def resources_at(paths: Collection[str], device: DeviceObject) -> dict[str, Resource]:
-    """The resources of a device at these paths alone: of a fleet, all would be too many to keep."""
-    return {path: one for path, one in device.resources.items() if path in paths}
+Seen = tuple[datetime, Mapping[str, Resource]]
+"""When a device was seen, by the service's clock, and some of its resources."""
 
 
-def known_devices(listed: Iterable[Device], resources: Iterable[Mapping[str, Resource]]) -> dict[str, KnownDevice]:
+def resources_at(paths: Collection[str], device: DeviceObject) -> Seen:
+    """When it was seen, and the resources at these paths alone: of a fleet, all would be too many to keep."""
+    return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
+
+
+def known_devices(listed: Iterable[Device], seen: Iterable[Seen]) -> dict[str, KnownDevice]:
     """Devices by their ids, each with its resources."""
-    return {device.id: KnownDevice(device, some) for device, some in zip(listed, resources, strict=True)}
+    return {device.id: KnownDevice(device, *some) for device, some in zip(listed, seen, strict=True)}
 
 
 _NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
@@ -93,9 +140,19 @@ NO_EARLIER = object()
 
 
 def check_all(
-    wants: Sequence[Want], devices: Mapping[str, KnownDevice], reasons: Mapping[str, str]
+    wants: Sequence[Want],
+    devices: Mapping[str, KnownDevice],
+    reasons: Mapping[str, str],
+    unread: Mapping[Place, str] | None = None,
 ) -> list[PlannedWrite]:
-    """The writes of a plan, in the order in which they are wanted; ``reasons`` says of a name why it leads nowhere."""
+    """The writes of a plan, in the order in which they are wanted.
+
+    Args:
+        wants: What is wanted.
+        devices: The devices there are.
+        reasons: Why a name leads nowhere.
+        unread: Why a resource that was asked for its value told none.
+    """
     values: dict[tuple[str, str], list[object]] = defaultdict(list)
     for want in wants:
         values[want.device_id, want.path].append(want.value)
@@ -104,9 +161,34 @@ def check_all(
     for want in wants:
         key = want.device_id, want.path
         why = reasons.get(want.device_id, _NO_SUCH_DEVICE)
-        planned.append(_plan(want, devices.get(want.device_id), why, values[key], is_repeated=key in seen))
+        one = _plan(want, devices.get(want.device_id), why, values[key], is_repeated=key in seen)
+        planned.append(_with_way_back(one, (unread or {}).get(key)))
         seen.add(key)
     return planned
+
+
+def places_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, KnownDevice]) -> list[Place]:
+    """What the mirror does not know, or not any more, though a device that is awake may be asked; each once."""
+    return list(
+        dict.fromkeys(
+            (one.want.device_id, one.want.path)
+            for one in planned
+            if one.is_awake
+            and (one.may_be_sent or one.finding.check is Check.ALREADY_SO)
+            and _is_to_be_read(one.want, devices[one.want.device_id])
+        )
+    )
+
+
+def _is_to_be_read(want: Want, device: KnownDevice) -> bool:
+    definition, resource = lookup(want.path), device.resources[want.path]
+    if definition is not None and "R" not in definition.access:
+        return False
+    current = _current(resource)
+    is_over = (
+        isinstance(current, ReportedValue) and current.expires_at is not None and current.expires_at <= device.seen_at
+    )
+    return current is None or is_over or _is_uncertain(resource)
 
 
 def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object], *, is_repeated: bool) -> PlannedWrite:
@@ -125,7 +207,32 @@ def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object]
         endpoint_name=device.listed.endpoint_name if device else None,
         unit=(resource.unit or None) if resource else None,
         finding=finding or Finding(Decision.WRITE, Check.OK),
+        sleeps=device is not None and device.listed.queue_mode,
+        expiry_seconds=_expiry_seconds(device),
     )
+
+
+def _expiry_seconds(device: KnownDevice | None) -> int:
+    """Until the next contact of the device, with a margin, as far as can be told.
+
+    When a sleeping device makes contact the service does not say: it has the service's own time for such devices, and
+    more if it was silent for long.
+    """
+    if device is None or not device.listed.queue_mode:
+        return CONNECTED_EXPIRY_SECONDS
+    heard_at = device.listed.last_contact_at or device.seen_at
+    silent_seconds = int((device.seen_at - heard_at).total_seconds())
+    return min(max(DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, _SILENCES * silent_seconds), MAX_EXPIRY_SECONDS)
+
+
+def _with_way_back(planned: PlannedWrite, unread: str | None) -> PlannedWrite:
+    """The same, which says why it cannot be undone, if it is sent and cannot."""
+    _, refused = _value_of(planned.way_back) if planned.may_be_sent else (None, None)
+    if refused is None:
+        return planned
+    because = refused.reason if unread is None else f"asked for its value now, it told none ({unread})"
+    parts = (planned.finding.reason, f"it cannot be undone: {because}")
+    return replace(planned, finding=replace(planned.finding, reason="; ".join(filter(None, parts))))
 
 
 def _value_of(want: Want) -> tuple[Value, Finding | None]:
@@ -172,9 +279,9 @@ def _of_device(want: Want, device: KnownDevice | None, why: str, resource: Resou
 def _of_state(wanted: Value, resource: Resource, listed: Device) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
-    if desired is not None and is_pending and _same(desired.value, wanted):
+    if desired is not None and is_pending and same(desired.value, wanted):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is under way already")
-    if current is not None and not is_pending and not _is_uncertain(resource) and _same(current.value, wanted):
+    if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     if listed.state != "registered":
         return Finding(
@@ -215,7 +322,8 @@ def _since(current: ReportedValue | DesiredValue) -> str:
     return word if at is None else f"{word} at {write_timestamp(at)}"
 
 
-def _same(one: Value, other: Value) -> bool:
+def same(one: Value, other: Value) -> bool:
+    """Whether two values mean the same, whatever their content types."""
     return one.kind is other.kind and one.python == other.python
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from mirror_sdk._inbox import Expectation
+from mirror_sdk.device import Resource
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
@@ -16,22 +20,29 @@ from mirror_sdk.errors import (
     MirrorError,
     NotFound,
     ServerError,
+    ValueRefused,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
+from mirror_sdk.plan.checks import Check, PlannedWrite, same
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.notifications import AsyncResponse
 
 _REFUSED = (BadRequest, Conflict, NotFound)
 _ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
+_REMEMBERED = timedelta(days=1)
+"""For how long after its answer the service knows an async-id. Source: wire.md 2."""
+_STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
+"""Status of an answer of which the mirror knows no more than whether it was a success."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class Entry:
     """One write and what became of it."""
 
-    def __init__(self, planned: PlannedWrite) -> None:
+    def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
         self.planned = planned
         want = planned.want
-        self.request: PlacedRequest | UnplacedRequest = UnplacedRequest(
+        self.request: PlacedRequest | UnplacedRequest = placed or UnplacedRequest(
             async_id=planned.async_id,
             device_id=want.device_id,
             path=want.path,
@@ -52,14 +63,33 @@ class Entry:
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
+    def is_settled_by(self, seen_at: datetime, resources: Mapping[str, Resource]) -> bool:
+        """Whether a write that was sent before is not to be sent again, by what the mirror says of it now.
+
+        The service forgets an async-id, and the log an answer, a day after the answer; the mirror has its outcome until
+        another write of the resource.
+        """
+        request, resource = self.request, resources.get(self.planned.want.path)
+        if not isinstance(request, PlacedRequest) or request.accepted_at is None:
+            return False
+        desired = resource and resource.desired
+        if not desired or desired.requested_at != request.accepted_at or not same(desired.value, self.planned.wanted):
+            return seen_at - request.accepted_at >= _REMEMBERED
+        if desired.status is None or desired.status not in _STATUSES:
+            return False
+        error = desired.category or "UNKNOWN" if desired.status is DesiredStatus.FAILURE else None
+        ended_at = desired.status_updated_at and round(desired.status_updated_at.timestamp() * 1000)
+        answer = AsyncResponse(id=request.async_id, status=_STATUSES[desired.status], error=error, timestamp=ended_at)
+        self.request = replace(request, _expectation=Expectation(request.async_id, answer))
+        return True
+
     def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
         """The service refused it, or nobody knows whether it took it.
 
         Raises:
             MirrorError: The error itself, when it would be the same for every other write.
         """
-        if not isinstance(error, _ABOUT_ONE):
-            raise error
+        check_about_one(error)
         self.request = UnplacedRequest(
             async_id=self.planned.async_id,
             device_id=self.planned.want.device_id,
@@ -72,20 +102,35 @@ class Entry:
         )
 
 
+def check_about_one(error: MirrorError) -> None:
+    """Raise an error that would be the same for every other device.
+
+    Raises:
+        MirrorError: It would.
+    """
+    if not isinstance(error, _ABOUT_ONE):
+        raise error
+
+
+class Todo(NamedTuple):
+    """How many writes are to be sent or waited for: to devices that are awake, and to those that sleep."""
+
+    awake: int
+    asleep: int
+
+
 class Ledger:
-    """The writes of a plan that are to be sent, in order.
+    """The writes of a plan that are to be sent: first those to devices that are awake, in their order, then the others.
 
     Attributes:
         entries: One for each write that may be sent.
         stopped_because: Why sending ended before all was sent; ``None`` when it did not.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite]) -> None:
-        self.entries: list[Entry] = [
-            Entry(one) for one in planned if one.finding.decision is Decision.WRITE or _is_offline(one)
-        ]
+    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
+        self.entries: list[Entry] = [Entry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent]
         self.stopped_because: str | None = None
-        self._todo: list[Entry] = []
+        self._todo: deque[Entry] = deque()
         self._canaries: list[Entry] = []
         self._under_way: list[Entry] = []
         self._max_failures: int | None = None
@@ -95,29 +140,57 @@ class Ledger:
         """How many entries stand how."""
         return Counter(entry.status for entry in self.entries)
 
-    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
-        """Begin to send what has not ended yet; gives how many that are."""
-        self._todo = [
+    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> Todo:
+        """Begin to send what has not ended yet; gives how many that are.
+
+        What succeeded when it was sent before has been tried, and counts as a canary.
+
+        Raises:
+            ValueRefused: No device is awake that could be written to first; nothing has changed.
+        """
+        todo = [
             entry
-            for entry in reversed(self.entries)
+            for entry in self.entries
             if entry.status not in _ENDED and (include_offline or not _is_offline(entry.planned))
         ]
-        self._canaries = self._todo[len(self._todo) - min(canary, len(self._todo)) :]
+        lacking = max(0, canary - self.count()[RequestStatus.SUCCESS])
+        canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
+        unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
+        if unsent > lacking and lacking and not canaries:
+            raise ValueRefused(
+                f"canary={canary}: of the {unsent} writes still to be sent none is for a device that is awake, so none"
+                " can be tried first; canary=0 sends them all"
+            )
+        self._canaries = canaries
+        self._todo = deque(sorted(todo, key=lambda entry: (entry not in canaries, entry.planned.sleeps)))
         self._under_way = []
         self._max_failures = max_failures
         self._failures = 0
         self.stopped_because = None
-        return len(self._todo)
+        asleep = sum(entry.planned.sleeps for entry in todo)
+        return Todo(len(todo) - asleep, asleep)
 
     def next(self) -> Entry | None:
         """What to send now; ``None`` when that has to wait for what is under way, or nothing more is to be sent."""
         if self.stopped_because is not None or not self._todo:
             return None
-        unsent = self._todo[-1]
-        if unsent not in self._canaries and any(entry in self._under_way for entry in self._canaries):
+        unsent = self._todo[0]
+        if any(self._comes_before(entry, unsent) for entry in self._under_way):
             return None
-        self._under_way.append(self._todo.pop())
+        self._under_way.append(self._todo.popleft())
         return unsent
+
+    def _comes_before(self, entry: Entry, unsent: Entry) -> bool:
+        """Whether one has to have ended before another is sent.
+
+        What is left for a device that sleeps cannot be taken back: first is seen what those make of it that are awake.
+        """
+        is_canary = entry in self._canaries and unsent not in self._canaries
+        return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
+
+    def asleep(self) -> list[Entry]:
+        """What was left for devices that sleep, and has no answer."""
+        return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
     def settle(self, entry: Entry) -> None:
         """A write has ended, or the wait for it has."""

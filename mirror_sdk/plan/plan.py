@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, DeviceRequest
-from mirror_sdk.errors import MirrorError, WaitTimeout
-from mirror_sdk.plan.checks import PlannedWrite
-from mirror_sdk.plan.ledger import Entry
+from mirror_sdk.device_request import (
+    ANSWER_MARGIN_SECONDS,
+    DeviceRequest,
+    PlacedRequest,
+    look_for_answers,
+    wait_for_answer,
+    warn_of_loss,
+)
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.plan.checks import PlannedWrite, Seen
+from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
-    DEFAULT_EXPIRY_SECONDS,
     DEFAULT_MAX_FAILURES,
     PlanReport,
     check_limits,
+    progress_bars,
 )
 from mirror_sdk.plan.wanted import Want
-from mirror_sdk.progress import progress_bar
 
 _LOOK_SECONDS = 1.0
 
@@ -38,11 +44,14 @@ class Plan(PlanReport):
         *,
         server: str,
         write: Callable[..., DeviceRequest],
+        see: Callable[[Want], Seen],
         make_plan: Callable[[Sequence[Want]], Plan],
+        placed: Mapping[str, PlacedRequest] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(planned, server)
+        super().__init__(planned, server, placed or {})
         self._write = write
+        self._see = see
         self._make_plan = make_plan
         self._clock = clock
         self._begin_in_child()
@@ -59,11 +68,15 @@ class Plan(PlanReport):
         concurrency: int = DEFAULT_CONCURRENCY,
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
-        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        expiry_seconds: int | None = None,
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
         """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+
+        Devices that sleep are written to last, when the others have answered. They take it at their next contact, which
+        is not waited for: until then it is ``pending``, and ``apply`` called again, in another process too, looks for
+        what has come.
 
         Ctrl-C and :meth:`stop` end it: no more is sent, and what is on its way stays so. A write is sent under the same
         async-id however often it is tried, so a device takes it once. One that failed is not sent again: make a new
@@ -71,12 +84,14 @@ class Plan(PlanReport):
 
         Args:
             concurrency: How many writes may be under way at once.
-            canary: How many to send first; all of them must succeed before any other is sent.
+            canary: How many to send first; all of them must succeed before any other is sent. They go to devices that
+                are awake, and what succeeded in an earlier ``apply`` counts.
             max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
-            expiry_seconds: For how long a write may wait for its device.
-            timeout: For how many seconds to wait for each answer here; the default is ``expiry_seconds`` and a little
-                more. What has no answer by then is ``pending``, and may be waited for again. Devices that sleep need
-                a long expiry, and nobody wants to wait as long.
+            expiry_seconds: For how long each write may wait for its device; by default as the table of the plan has it:
+                a minute, and for a device that sleeps 3 days, or more if it was silent for long.
+            timeout: For how many seconds to wait for each answer here, those of devices that sleep all together. By
+                default that is a little more than the expiry, and devices that sleep are not waited for. What has no
+                answer by then is ``pending``, and may be waited for again.
             include_offline: Whether devices that are not registered are written to as well.
 
         Returns:
@@ -86,7 +101,8 @@ class Plan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is no such number, or the plan is being applied already.
+            ValueRefused: An argument is no such number, the plan is being applied already, or there is no canary: of
+                several devices none is awake.
 
         >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
         ['success']
@@ -98,16 +114,17 @@ class Plan(PlanReport):
             expiry_seconds=expiry_seconds,
             timeout=timeout,
         )
-        wait_seconds = expiry_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
         if not self._applying.acquire(blocking=False):
             raise self._busy()
         try:
             self._stopped.clear()
-            total = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with progress_bar(total, "writes") as bar:
-                self._send_all(bar.update, concurrency, expiry_seconds, wait_seconds)
+            todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with progress_bars(todo) as advance:
+                self._send_all(advance, concurrency, expiry_seconds, timeout)
+            self._look_at_sleepers(0 if timeout is None else timeout)
         finally:
             self._applying.release()
+        warn_of_loss(self.requests)
         return self.result
 
     def stop(self) -> None:
@@ -121,7 +138,7 @@ class Plan(PlanReport):
     def undo(self) -> Plan:
         """A plan that writes what was reported before this one, wherever this one may have had an effect.
 
-        A resource that had no reported value is refused in it. Nothing is sent before it is applied.
+        What the table of this plan says is not ``undoable`` is refused in it. Nothing is sent before it is applied.
 
         Raises:
             MirrorError: The state could not be read.
@@ -137,30 +154,31 @@ class Plan(PlanReport):
         return self._make_plan(self._undo())
 
     def _send_all(
-        self, advance: Callable[[], object], concurrency: int, expiry_seconds: int, wait_seconds: float
+        self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
     ) -> None:
         flying: dict[Future[None], Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    flying[self._begin(entry, expiry_seconds, wait_seconds)] = entry
+                    flying[self._begin(entry, expiry_seconds, timeout)] = entry
                 if not flying:
                     return
                 for landed in wait(flying, return_when=FIRST_COMPLETED).done:
-                    self._ledger.settle(flying.pop(landed))
+                    entry = flying.pop(landed)
+                    self._ledger.settle(entry)
                     landed.result()
-                    advance()
+                    advance(entry)
         except BaseException:
             self.stop()
             wait(flying)
             raise
 
-    def _begin(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> Future[None]:
+    def _begin(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> Future[None]:
         carried_out: Future[None] = Future()
 
         def carry_out() -> None:
             try:
-                self._carry_out(entry, expiry_seconds, wait_seconds)
+                self._carry_out(entry, expiry_seconds, timeout)
             except BaseException as error:
                 carried_out.set_exception(error)
             else:
@@ -170,7 +188,10 @@ class Plan(PlanReport):
         threading.Thread(target=carry_out, name="mirror-plan", daemon=True).start()
         return carried_out
 
-    def _carry_out(self, entry: Entry, expiry_seconds: int, wait_seconds: float) -> None:
+    def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
+        own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
+        if isinstance(entry.request, PlacedRequest) and self._is_settled(entry):
+            return
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             want = entry.planned.want
@@ -180,19 +201,34 @@ class Plan(PlanReport):
                     want.path,
                     want.value,
                     content_type=want.content_type,
-                    expiry_seconds=int(expiry_seconds),
+                    expiry_seconds=own_seconds,
                     async_id=entry.planned.async_id,
                 )
             except MirrorError as error:
                 entry.not_taken(error, issued_at)
                 return
-        self._wait(entry.request, wait_seconds)
+        if not entry.planned.sleeps:
+            self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+
+    def _is_settled(self, entry: Entry) -> bool:
+        """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
+        try:
+            return entry.is_settled_by(*self._see(entry.planned.want))
+        except MirrorError as error:
+            check_about_one(error)
+            return True
+
+    def _look_at_sleepers(self, wait_seconds: float) -> None:
+        """Wait for what sleeping devices answer, all together, and see what has come."""
+        left = [entry.request for entry in self._ledger.asleep()]
+        deadline = self._clock() + wait_seconds
+        for request in left:
+            if isinstance(request, DeviceRequest):
+                self._wait(request, deadline - self._clock())
+        look_for_answers(left)
 
     def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
         deadline = self._clock() + wait_seconds
         while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
-            try:
-                request.exception(min(remaining_seconds, _LOOK_SECONDS))
-            except WaitTimeout:
-                continue
-            return
+            if wait_for_answer(request, min(remaining_seconds, _LOOK_SECONDS)):
+                return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from html import escape
 from os import PathLike
 from typing import Any
@@ -14,19 +15,19 @@ import pandas as pd
 from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
-from mirror_sdk.plan.checks import NO_EARLIER, Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Ledger
+from mirror_sdk.plan.checks import Decision, PlannedWrite
+from mirror_sdk.plan.ledger import Entry, Ledger, Todo
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
+from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
-from mirror_sdk.wire.model import JsonForm, plain
+from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
 DEFAULT_MAX_FAILURES = 5
-DEFAULT_EXPIRY_SECONDS = 60
 
 
 class PlanReport(JsonForm):
@@ -36,10 +37,10 @@ class PlanReport(JsonForm):
     applied: a level, and what is no boolean.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], server: str) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, PlacedRequest]) -> None:
         self._planned = planned
         self._server = server
-        self._ledger = Ledger(planned)
+        self._ledger = Ledger(planned, placed)
 
     def __len__(self) -> int:
         return len(self._planned)
@@ -116,9 +117,10 @@ class PlanReport(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         """The plan and how far it is, for any JSON encoder; it asks nobody.
 
-        ``writes`` has one entry for each write that is wanted: ``decision``, ``check`` and ``reason``, what was there
-        ``before`` and what is ``wanted`` as :meth:`Value.to_dict` gives them, and for what may be sent its ``status``
-        and ``request``. ``decisions`` counts them.
+        ``writes`` has one entry for each write that is wanted: ``decision``, ``check`` and ``reason``, whether the
+        device ``sleeps``, what was there ``before`` and what is ``wanted`` as :meth:`Value.to_dict` gives them, and for
+        what may be sent its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and ``request``.
+        ``decisions`` counts them.
 
         >>> told = plan.to_dict()
         >>> told["decisions"], [write["status"] for write in told["writes"]]
@@ -136,15 +138,16 @@ class PlanReport(JsonForm):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
 
-        It holds the async-ids, not how far the plan is: applied again, what the service knows already is not sent to
-        a device twice, as long as it remembers that, a day as a rule.
+        It holds the async-ids, and how far the plan is now: what has ended is not sent again. Applied again, what was
+        sent after this is not sent to a device twice either, as long as the service remembers that, a day as a rule.
+        Of devices that sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.
 
         >>> plan.save(folder / "plan.json")
         """
-        save(path, self._server, self._planned)
+        save(path, self._server, self._planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue]]:
         """Device id, path and what was there before, for all that may be sent; what had no value is left out.
@@ -162,28 +165,68 @@ class PlanReport(JsonForm):
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        touched = [entry.planned for entry in reversed(self._ledger.entries) if entry.may_have_acted]
-        return [
-            Want(
-                one.want.device_id,
-                one.want.path,
-                NO_EARLIER if one.before.python is None else one.before.python,
-                one.before.content_type if isinstance(one.before.python, bytes) else None,
-            )
-            for one in touched
-        ]
+        return [entry.planned.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
+
+    @property
+    def asleep_text(self) -> str:
+        """Which devices sleep, and until when they take what is written to them; empty where nothing waits for one.
+
+        >>> plan.asleep_text
+        ''
+        """
+        left = self._ledger.asleep()
+        times = [entry.request.expires_at for entry in left if isinstance(entry.request, PlacedRequest)]
+        latest = max((at for at in times if at is not None), default=None)
+        writes = [entry.planned for entry in left] or [one for one in self._to_write if one.sleeps]
+        if not writes or not (left or self._is_unsent):
+            return ""
+        within = f"within {span_text(max(one.expiry_seconds for one in writes))}"
+        until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
+        count = len({one.want.device_id for one in writes})
+        who = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
+        return f"{who} next contact, {until}"
+
+    @property
+    def _to_write(self) -> list[PlannedWrite]:
+        return [one for one in self._planned if one.finding.decision is Decision.WRITE]
+
+    @property
+    def _is_unsent(self) -> bool:
+        return all(entry.status is RequestStatus.QUEUED for entry in self._ledger.entries)
 
     def _summary(self) -> str:
-        decisions = Counter(one.finding.decision for one in self._planned)
-        parts = [
-            f"{decisions[decision]} {words}" for decision, words in _DECISIONS.items() if decisions[decision] > 0
-        ] or ["nothing is wanted"]
-        sent = {status: count for status, count in self._ledger.count().items() if status is not RequestStatus.QUEUED}
-        if not sent:
-            return f"{', '.join(parts)}; nothing was sent, apply() sends"
-        told = ", ".join(f"{count} {status.value}" for status, count in sorted(sent.items()))
-        because = "" if self._ledger.stopped_because is None else f"; stopped: {self._ledger.stopped_because}"
-        return f"{', '.join(parts)}; sent: {told}{because}"
+        counted = Counter(one.finding.decision for one in self._planned)
+        decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
+        parts = [", ".join(decisions) or "nothing is wanted"]
+        if self._is_unsent:
+            lost = sum(not one.undoable for one in self._to_write)
+            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text, "nothing was sent, apply() sends"]
+        else:
+            sent = ((status, count) for status, count in self._ledger.count().items() if status != "queued")
+            parts.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
+            parts.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
+            parts.append(f"{self.asleep_text}; apply() looks again" if self.asleep_text else "")
+        return "; ".join(filter(None, parts))
+
+
+@contextmanager
+def progress_bars(todo: Todo) -> Iterator[Callable[[Entry], object]]:
+    """What to call with each write that has ended, or was left for a device that sleeps; those have their own bar."""
+    with ExitStack() as bars:
+        awake = bars.enter_context(progress_bar(todo.awake, "writes"))
+        asleep = bars.enter_context(progress_bar(todo.asleep, "left for sleeping devices")) if todo.asleep else awake
+        yield lambda entry: (asleep if entry.planned.sleeps else awake).update()
+
+
+def span_text(span_seconds: float) -> str:
+    """A span of time in the unit in which people would give it."""
+    for unit_seconds, unit in _UNITS:
+        if span_seconds >= 2 * unit_seconds:
+            return f"{span_seconds / unit_seconds:.3g} {unit}"
+    return f"{span_seconds:.3g} s"
+
+
+_UNITS = ((24 * 3600, "days"), (3600, "h"), (60, "min"))
 
 
 def _told(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
@@ -196,6 +239,9 @@ def _told(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) ->
         "decision": one.finding.decision,
         "check": one.finding.check,
         "reason": one.finding.reason,
+        "sleeps": one.sleeps,
+        "expiry_seconds": one.expiry_seconds if one.may_be_sent else None,
+        "undoable": one.undoable if one.may_be_sent else None,
         "before": one.before,
         "wanted": one.wanted,
         "status": request and request_status(request),
@@ -209,7 +255,7 @@ _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REF
 
 
 def check_limits(
-    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int, timeout: float | None
+    *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int | None, timeout: float | None
 ) -> None:
     """Refuse what is no way to apply a plan.
 
@@ -219,13 +265,15 @@ def check_limits(
     # Also false for the number that is none.
     if timeout is not None and not timeout >= 0:
         raise ValueRefused(f"timeout={timeout} must be 0 or more")
-    least = {"concurrency": (concurrency, 1), "canary": (canary, 0), "expiry_seconds": (expiry_seconds, 1)}
+    least = {"concurrency": (concurrency, 1), "canary": (canary, 0)}
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
+    if expiry_seconds is not None:
+        least["expiry_seconds"] = (expiry_seconds, 1)
     for name, (value, lowest) in least.items():
         if not _is_whole(value) or value < lowest:
             raise ValueRefused(f"{name}={value} must be a whole number, {lowest} or more")
-    if expiry_seconds > MAX_EXPIRY_SECONDS:
+    if expiry_seconds is not None and expiry_seconds > MAX_EXPIRY_SECONDS:
         raise ValueRefused(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -10,14 +10,17 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mirror_sdk._exchange import first_fault
+from mirror_sdk._inbox import Expectation
 from mirror_sdk._operations import of_resource
+from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
+from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
-from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN
-from mirror_sdk.wire.model import Payload
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, ExpirySeconds
+from mirror_sdk.wire.model import Payload, Timestamp
+from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class _Saved(BaseModel):
@@ -28,6 +31,17 @@ class _Saved(BaseModel):
 class _SavedValue(_Saved):
     payload: Payload
     content_type: str | None
+
+
+class _SavedRequest(_Saved):
+    """That the service accepted it, by its clock; and the answer, where it has come."""
+
+    accepted_at: Timestamp
+    expires_at: Timestamp | None
+    expiry_seconds: int | None
+    status: int | None
+    error: str | None
+    answered_at: int | None
 
 
 class _SavedWrite(_Saved):
@@ -42,6 +56,10 @@ class _SavedWrite(_Saved):
     decision: Decision
     check: Check
     reason: str
+    # Not in files of the first version.
+    sleeps: bool = False
+    expiry_seconds: ExpirySeconds = CONNECTED_EXPIRY_SECONDS
+    request: _SavedRequest | None = None
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
@@ -65,26 +83,33 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: Literal[1]
+    version: Literal[1, 2]
     server: str
     writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
 
-def save(path: str | PathLike[str], server: str, planned: Sequence[PlannedWrite]) -> None:
-    """Write a plan into a file, as a whole or not at all.
+def save(
+    path: str | PathLike[str],
+    server: str,
+    planned: Sequence[PlannedWrite],
+    requests: Iterable[PlacedRequest | UnplacedRequest],
+) -> None:
+    """Write a plan into a file, with what was sent of it, as a whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    saved = SavedPlan(version=1, server=server, writes=[_to_saved(one) for one in planned])
+    placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, PlacedRequest)}
+    writes = [_to_saved(one, placed.get(one.async_id)) for one in planned]
+    saved = SavedPlan(version=2, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
 
-def load(path: str | PathLike[str], server: str) -> list[PlannedWrite]:
-    """The writes of a plan out of a file.
+def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], dict[str, PlacedRequest]]:
+    """The writes of a plan out of a file, and what was sent of them, by async-id.
 
     Raises:
         OSError: The file cannot be read.
@@ -97,10 +122,45 @@ def load(path: str | PathLike[str], server: str) -> list[PlannedWrite]:
         raise ValueRefused(f"{path} holds no plan ({first_fault(error)}); plan.save() writes one") from error
     if saved.server != server:
         raise ValueRefused(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
-    return [_from_saved(one) for one in saved.writes]
+    planned = [_from_saved(one) for one in saved.writes]
+    sent = zip(planned, (one.request for one in saved.writes), strict=True)
+    return planned, {one.async_id: _request(one, request) for one, request in sent if request is not None}
 
 
-def _to_saved(planned: PlannedWrite) -> _SavedWrite:
+def _saved_request(request: PlacedRequest) -> _SavedRequest | None:
+    """What was sent; ``None`` where the service does not tell when, without which it cannot be known again."""
+    answer = request.answer
+    if request.accepted_at is None:
+        return None
+    return _SavedRequest(
+        accepted_at=request.accepted_at,
+        expires_at=request.expires_at,
+        expiry_seconds=request.expiry_seconds,
+        status=answer and answer.status,
+        error=answer and answer.error,
+        answered_at=answer and answer.timestamp,
+    )
+
+
+def _request(planned: PlannedWrite, saved: _SavedRequest) -> PlacedRequest:
+    answer = None
+    if saved.status is not None:
+        answer = AsyncResponse(id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at)
+    return PlacedRequest(
+        async_id=planned.async_id,
+        device_id=planned.want.device_id,
+        path=planned.want.path,
+        method="PUT",
+        issued_at=saved.accepted_at,
+        expiry_seconds=saved.expiry_seconds,
+        accepted_at=saved.accepted_at,
+        expires_at=saved.expires_at,
+        asked=planned.wanted,
+        _expectation=Expectation(planned.async_id, answer),
+    )
+
+
+def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWrite:
     return _SavedWrite(
         async_id=planned.async_id,
         device_id=planned.want.device_id,
@@ -113,6 +173,9 @@ def _to_saved(planned: PlannedWrite) -> _SavedWrite:
         decision=planned.finding.decision,
         check=planned.finding.check,
         reason=planned.finding.reason,
+        sleeps=planned.sleeps,
+        expiry_seconds=planned.expiry_seconds,
+        request=request,
     )
 
 
@@ -126,6 +189,8 @@ def _from_saved(saved: _SavedWrite) -> PlannedWrite:
         endpoint_name=saved.endpoint_name,
         unit=saved.unit,
         finding=Finding(saved.decision, saved.check, saved.reason),
+        sleeps=saved.sleeps,
+        expiry_seconds=saved.expiry_seconds,
     )
 
 

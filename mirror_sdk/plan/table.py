@@ -23,6 +23,9 @@ PLAN_SCHEMA = pa.schema(
         fixed_category("decision", [decision.value for decision in Decision]),
         fixed_category("check", [check.value for check in Check]),
         pa.field("reason", pa.string()),
+        pa.field("sleeps", pa.bool_()),
+        pa.field("expiry_seconds", pa.int64()),
+        pa.field("undoable", pa.bool_()),
     ]
 )
 """The plan table."""
@@ -50,8 +53,13 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
         wanted_bool     boolean              the boolean wanted
         decision        category             write, skip or refuse
         check           category             one of ``Check``: why
-        reason          string               the same in words
+        reason          string               the same in words, and why it cannot be undone
+        sleeps          boolean              whether the device sleeps, and takes it at its next contact
+        expiry_seconds  Int64                for how long it waits for its device, if ``apply`` is not told otherwise
+        undoable        boolean              whether what was there before is known and can be written back
         ==============  ===================  ===========================================================
+
+        The last three are NA where nothing is sent.
     """
     definitions = [lookup(one.want.path) for one in planned]
     columns: dict[str, list[object]] = {
@@ -63,6 +71,9 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
         "decision": [one.finding.decision.value for one in planned],
         "check": [one.finding.check.value for one in planned],
         "reason": [one.finding.reason or None for one in planned],
+        "sleeps": [one.sleeps if one.may_be_sent else None for one in planned],
+        "expiry_seconds": [one.expiry_seconds if one.may_be_sent else None for one in planned],
+        "undoable": [one.undoable if one.may_be_sent else None for one in planned],
     }
     columns |= value_columns("current", [one.before for one in planned])
     columns |= value_columns("wanted", [one.wanted for one in planned])

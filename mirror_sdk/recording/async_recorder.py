@@ -7,9 +7,10 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, Self
+from typing import Any, ParamSpec, Self
 
 import pandas as pd
 
@@ -17,10 +18,13 @@ from mirror_sdk._async_channels import AsyncLogReader
 from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
+from mirror_sdk._steps import Steps
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
+from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
-from mirror_sdk.recording.recorder import Tape, is_before
+from mirror_sdk.recording.recorder import RULES_LEFT, Tape, is_before
+from mirror_sdk.recording.subscribing import Subscribing
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 P = ParamSpec("P")
@@ -37,11 +41,13 @@ class AsyncRecorder:
         reader: AsyncLogReader,
         new_reader: Callable[[int | None], AsyncLogReader],
         take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
+        leave: Callable[[], Awaitable[None]],
     ) -> None:
         self._tape = tape
         self._reader = reader
         self._new_reader = new_reader
         self._take_state = take_state
+        self._leave = leave
         self.failure: Exception | None = None
         self._ending = asyncio.Lock()
         self._is_of_parent = False
@@ -104,7 +110,8 @@ class AsyncRecorder:
     async def stop(self) -> None:
         """End it. What the log holds at this moment is in the files when this returns.
 
-        Where the service cannot be reached, the next recorder with the same folder reads the rest.
+        Where the service cannot be reached, the next recorder with the same folder reads the rest, and takes away the
+        rules that this one added.
 
         Raises:
             OSError: The rest could not be written.
@@ -126,7 +133,7 @@ class AsyncRecorder:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
             finally:
                 await asyncio.wait([self._task])
-                await _finish(self._tape.folder.close)
+                await self._leave()
 
     async def _run(self) -> None:
         try:
@@ -137,7 +144,7 @@ class AsyncRecorder:
             self.failure = error
             # A disk that is full cannot be sealed to either; what was written is whole in the journal.
             with suppress(OSError):
-                await asyncio.to_thread(self._tape.folder.close)
+                await self._leave()
 
     async def _step(self) -> None:
         after = self._reader.position
@@ -152,6 +159,7 @@ class AsyncRecorder:
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         await end.go_to_end()
+        await _finish(self._tape.write_end, end)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = await reader.read(0)
@@ -191,6 +199,8 @@ async def begin_recording(
     make_tape: Callable[[], Tape],
     new_reader: Callable[[int | None], AsyncLogReader],
     take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
+    run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]],
+    subscribing: Subscribing,
     deadline: Deadline | None,
 ) -> AsyncRecorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
@@ -207,10 +217,26 @@ async def begin_recording(
         reader = new_reader(tape.folder.position)
         if not reader.is_placed:
             await reader.go_to_end(math.inf if deadline is None else deadline)
-        await _finish(tape.begin, reader.position, await take_state(deadline))
+        await run(subscribing.begin(tape.folder), deadline)
+        state = await take_state(deadline)
+        await _finish(tape.begin, reader, state)
+        tape.tell(await run(subscribing.look(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
         for tape in made:
-            await off_loop(tape.folder.close)
+            await _leave(tape.folder, run, subscribing)
         raise
-    return AsyncRecorder(tape, reader, new_reader, take_state)
+    return AsyncRecorder(tape, reader, new_reader, take_state, partial(_leave, tape.folder, run, subscribing))
+
+
+async def _leave(
+    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]], subscribing: Subscribing
+) -> None:
+    """Take away the rules that are not to stay, and leave the folder to others."""
+    try:
+        if folder.is_open:
+            await run(subscribing.end(folder), None)
+    except MirrorError:
+        _log.warning(RULES_LEFT, exc_info=True)
+    finally:
+        await _finish(folder.close)

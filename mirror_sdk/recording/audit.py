@@ -26,13 +26,16 @@ class Hole(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """What a recording covers. Times are those of the recording client.
+    """What a recording covers. Times are those of the service's clock.
+
+    They are ``None`` where the service did not tell them, and in recordings of earlier versions, which had the
+    client's: the clock here says nothing of what the log held.
 
     Attributes:
-        complete: Whether every entry of the log between ``from_at`` and ``until_at`` was looked at.
-        from_at: When the recording began; ``None`` for an empty one.
+        complete: Whether every entry of the log from its beginning to its end was looked at.
+        from_at: When the recording began.
         until_at: Up to when it is known that nothing else came.
-        after_seq: The position in the log it began behind.
+        after_seq: The position in the log it began behind; ``None`` for an empty recording.
         last_seq: Number of the last entry it looked at.
         events: How many events it holds, each counted once.
         duplicates: How many were there more than once.
@@ -55,11 +58,11 @@ class Audit(JsonForm):
     sealed_until_at: datetime | None
 
     def __str__(self) -> str:
-        if self.from_at is None or self.until_at is None:
+        if self.after_seq is None:
             return "nothing was recorded"
         word = "complete" if self.complete else "not complete"
         text = (
-            f"{word} from {write_timestamp(self.from_at)} to {write_timestamp(self.until_at)}: {self.events} events, "
+            f"{word} from {_told(self.from_at)} to {_told(self.until_at)}: {self.events} events, "
             f"log positions {self.after_seq} to {self.last_seq}"
         )
         lines = [text, *(f"missing {hole}" for hole in self.holes)]
@@ -69,6 +72,10 @@ class Audit(JsonForm):
                 "Recording, and sealed by a recorder every few minutes, or by Recording.seal()"
             )
         return "\n".join(lines)
+
+
+def _told(instant: datetime | None) -> str:
+    return "a time the service did not tell" if instant is None else write_timestamp(instant)
 
 
 def audit(
@@ -99,7 +106,7 @@ def audit(
     for before, behind in pairwise(spans):
         if behind.after > before.seq:
             holes.append(Hole(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then"))
-        else:
+        elif behind.after < before.seq:
             returns += 1
     # The numbers of a new log may have caught up with the old ones; then the gap alone tells of it.
     anew = max(returns, sum(first is None for first, _ in gaps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,7 +20,7 @@ from mirror_sdk.frames.columns import categories_of
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.frames.state import REVISIONS, STATE_SCHEMA
-from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
+from mirror_sdk.recording.coverage import Span, merge, read_older_spans, read_spans, write_spans
 from mirror_sdk.recording.layout import (
     about_path,
     journal_numbers,
@@ -31,10 +31,12 @@ from mirror_sdk.recording.layout import (
     older_state_path,
     part_numbers,
     part_path,
+    rules_path,
     state_numbers,
     state_path,
     unfinished_path,
 )
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(
     [
@@ -53,8 +55,9 @@ _ADDED = frozenset({"endpoint_name", "unit"})
 """Columns that recordings of before do not have."""
 
 _ABOUT = b"mirror_recording"
-_SPAN = b"span"
-_SPANS = b"mirror_spans"
+_COVERAGE = b"mirror_coverage"
+_OLDER_COVERAGE = (b"mirror_spans", b"span")
+"""Of a whole file, and of a batch of a journal."""
 
 
 class About(BaseModel):
@@ -69,6 +72,14 @@ class About(BaseModel):
     key: str | None = None
     devices: list[str] | None
     paths: list[str] | None
+
+
+class _Rules(BaseModel):
+    """Rules that were added to those of a key."""
+
+    server: str
+    key: str | None
+    rules: list[PresubscriptionRule]
 
 
 class Piece(NamedTuple):
@@ -110,6 +121,32 @@ def write_about(folder: Path, about: About) -> None:
     _finish(folder, about_path(folder))
 
 
+def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
+    """The rules that are to be taken away from the key when the recording ends.
+
+    Raises:
+        RecordingDamaged: The file is not as it was written.
+    """
+    path = rules_path(folder)
+    try:
+        with _undamaged(path):
+            noted = _Rules.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    # What was left beside a folder that was removed may be of another key, whose rules these are not.
+    return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []
+
+
+def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]) -> None:
+    """Keep which rules are to be taken away from the key when the recording ends."""
+    if not rules:
+        rules_path(folder).unlink(missing_ok=True)
+        return
+    noted = _Rules(server=about.server, key=about.key, rules=list(rules))
+    unfinished_path(folder).write_text(noted.model_dump_json(by_alias=True, exclude_unset=True), encoding="utf-8")
+    _finish(folder, rules_path(folder))
+
+
 def event_numbers(folder: Path) -> list[int]:
     """The numbers of all files with events, sealed or not, in order.
 
@@ -128,8 +165,10 @@ def read_part(folder: Path, number: int) -> Piece:
     """
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        spans = read_spans(table.schema.metadata[_SPANS])
-        return Piece(_checked(table.replace_schema_metadata(None)), spans, is_sealed=True)
+        metadata = table.schema.metadata or {}
+        if _COVERAGE not in metadata and _OLDER_COVERAGE[0] not in metadata:
+            raise ValueError("it does not tell what it covers")
+        return Piece(_checked(table.replace_schema_metadata(None)), _spans_of(metadata), is_sealed=True)
 
 
 def read_journal(folder: Path, number: int) -> Piece:
@@ -174,7 +213,7 @@ def read_numbered(folder: Path, number: int) -> Piece:
 
 def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
     """What stands beside a batch of a journal."""
-    return {} if span is None else {_SPAN: write_spans([span])}
+    return {} if span is None else {_COVERAGE: write_spans([span])}
 
 
 def seal(folder: Path, number: int, about: About) -> None:
@@ -186,7 +225,7 @@ def seal(folder: Path, number: int, about: About) -> None:
 def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
     """Write a whole file of what a journal held, or write one anew."""
     # The key is no news for whom the events are handed on to.
-    metadata = {_ABOUT: about.model_dump_json(exclude={"key"}).encode(), _SPANS: write_spans(piece.spans)}
+    metadata = {_ABOUT: about.model_dump_json(exclude={"key"}).encode(), _COVERAGE: write_spans(piece.spans)}
     pq.write_table(
         piece.events.replace_schema_metadata(metadata),
         unfinished_path(folder),
@@ -216,7 +255,7 @@ def bring_into_layout(folder: Path, about: About) -> None:
     """
     for number in part_numbers(folder):
         piece, schema = read_part(folder, number), pq.read_schema(part_path(folder, number))
-        if not schema.equals(STORED_SCHEMA) or _ABOUT not in schema.metadata:
+        if not schema.equals(STORED_SCHEMA) or _COVERAGE not in schema.metadata:
             write_part(folder, number, piece, about)
     for number in state_numbers(folder):
         with suppress(FileNotFoundError):
@@ -294,14 +333,20 @@ def _first_of(*paths: Path) -> Path:
     return next((path for path in paths if path.exists()), paths[0])
 
 
+def _spans_of(metadata: Mapping[bytes, bytes]) -> list[Span]:
+    """The coverage a file or a batch tells; a batch may tell none."""
+    if _COVERAGE in metadata:
+        return read_spans(metadata[_COVERAGE])
+    return [span for key in _OLDER_COVERAGE if key in metadata for span in read_older_spans(metadata[key])]
+
+
 def _whole_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
     try:
         stream = pa.ipc.open_stream(journal)
         while True:
             batch, metadata = stream.read_next_batch_with_custom_metadata()
             batch.validate(full=True)
-            spans = read_spans(metadata[_SPAN]) if metadata and _SPAN in metadata else []
-            yield _checked(pa.Table.from_batches([batch])), spans
+            yield _checked(pa.Table.from_batches([batch])), _spans_of(metadata or {})
     except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
         # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
         return
@@ -312,6 +357,8 @@ def _undamaged(path: Path) -> Iterator[Path]:
     """Tell what goes wrong while a file is read as damage of this file; that it cannot be opened is told as it is."""
     try:
         yield path
+    except FileNotFoundError:
+        raise
     except OSError as exc:
         # Arrow tells of damage without a number.
         if exc.errno is not None:

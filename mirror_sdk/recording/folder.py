@@ -6,7 +6,8 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -21,6 +22,7 @@ from mirror_sdk.events import Event
 from mirror_sdk.frames.events import event_columns
 from mirror_sdk.recording import files, layout
 from mirror_sdk.recording.coverage import Span
+from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 _BEFORE_A_RECORDING = {"_lock", "_recording.unfinished"}
 """What an earlier version left that was killed at its beginning."""
@@ -44,8 +46,8 @@ class RecordingFolder:
         ValueRefused: There is something else, a recording of something else, or another recorder at work.
 
     Attributes:
-        position: Number of the last entry that was looked at; ``None`` in a new recording.
         events: How many events were written.
+        rules: The rules that are to be taken away from the key when the recording ends.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class RecordingFolder:
         self._journal: tuple[BinaryIO, pa.RecordBatchStreamWriter] | None = None
         self._waiting_since: float | None = None
         self.events: int = 0
-        self.position: int | None = None
+        self._last: Span | None = None
         _refuse_other_things(folder)
         folder.mkdir(parents=True, exist_ok=True)
         layout.beside(folder).mkdir(exist_ok=True)
@@ -79,6 +81,7 @@ class RecordingFolder:
                 files.clear_beside(folder)
             else:
                 self._recover()
+            self.rules: list[PresubscriptionRule] = files.read_rules(folder, self._about)
         except BaseException:
             self._lock.release()
             raise
@@ -103,6 +106,16 @@ class RecordingFolder:
         """Whether it can be written."""
         return not self._is_of_parent and self._lock.is_locked
 
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry that was looked at; ``None`` in a new recording."""
+        return None if self._last is None else self._last.seq
+
+    @property
+    def known_until(self) -> datetime | None:
+        """Up to which instant of the service all is in it; ``None`` where that is not known."""
+        return None if self._last is None else self._last.until_at
+
     def append(self, events: Iterable[Event], span: Span | None) -> None:
         """Write events, and how far the log was looked at; they are on disk when this returns.
 
@@ -118,7 +131,7 @@ class RecordingFolder:
         os.fsync(file.fileno())
         self.events += batch.num_rows
         if span is not None:
-            self.position = span.seq
+            self._last = span
         if batch.num_rows and self._waiting_since is None:
             self._waiting_since = self._clock()
         # From the first moment on there is a file, so that readers find a table.
@@ -133,6 +146,16 @@ class RecordingFolder:
             OSError: It could not be written.
         """
         files.write_state(self.path, state)
+
+    def note_rules(self, rules: Sequence[PresubscriptionRule]) -> None:
+        """Keep which rules are to be taken away when the recording ends, by whichever recorder.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        if rules != self.rules:
+            files.write_rules(self.path, self._about, rules)
+            self.rules = list(rules)
 
     def seal(self) -> None:
         """Make a whole file of what the journal holds."""
@@ -205,13 +228,15 @@ class RecordingFolder:
             # A recorder of an earlier version may be at work.
             older = FileLock(layout.older_lock_path(self.path), thread_local=False)
             self._acquire(older)
-            with older:
+            try:
                 self._bring_into_layout()
+            finally:
+                older.release()
         else:
             self._bring_into_layout()
         files.remove_leftovers(self.path)
         spans = [span for number in layout.part_numbers(self.path) for span in files.read_part(self.path, number).spans]
-        self.position = spans[-1].seq if spans else None
+        self._last = spans[-1] if spans else None
 
     def _bring_into_layout(self) -> None:
         files.write_about(self.path, self._about)

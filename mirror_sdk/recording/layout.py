@@ -7,6 +7,7 @@ pandas and Dask pass over where they read the folder above, and in which no name
 - ``recording.json`` says what is recorded;
 - ``journal-000002.arrows`` is what is being written: an Arrow stream of which a cut-off end is left out;
 - ``state-000001.pq`` are state tables to begin from;
+- ``rules.json`` names the rules that are to be taken away when the recording ends;
 - ``unfinished`` becomes one of the others, when it is whole;
 - ``lock`` is held by the recorder.
 
@@ -39,6 +40,11 @@ def beside(folder: Path) -> Path:
 def about_path(folder: Path) -> Path:
     """Where it stands what is recorded."""
     return beside(folder) / "recording.json"
+
+
+def rules_path(folder: Path) -> Path:
+    """Where it stands which rules are to be taken away."""
+    return beside(folder) / "rules.json"
 
 
 def lock_path(folder: Path) -> Path:

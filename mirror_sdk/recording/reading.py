@@ -104,8 +104,10 @@ class Recording:
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Returns:
-            A state table, see :func:`mirror_sdk.frames.state_frame`; ``attrs["mirror"]["complete"]`` is false when
-            something is missing from the recording or the instant lies behind its end.
+            A state table, see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true when it is
+            known that nothing is missing between the last state table before the instant and the instant itself, by the
+            service's clock; so it is false behind the end of the recording, in a gap, and where the service did not
+            tell its time.
 
         Raises:
             ValueRefused: The instant is naive or lies before the recording, or ``tz`` is no time zone.
@@ -121,8 +123,7 @@ class Recording:
         moment("instant", instant)
         held = self._read()
         history = replay.history(held.events, self._states())
-        known_until = max((span.until_at for span in held.spans), default=None)
-        complete = _audit(held).complete and known_until is not None and instant <= known_until
+        complete = history.is_complete(held.spans, instant)
         return replay.as_of(history, instant, complete=complete, server=self._about.server, tz=tz)
 
     def changes(self, begin: datetime, end: datetime, *, tz: str | None = None) -> pd.DataFrame:
@@ -135,7 +136,8 @@ class Recording:
 
         Returns:
             A frame with the columns of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows; see
-            :func:`mirror_sdk.recording.replay.changes`.
+            :func:`mirror_sdk.recording.replay.changes`. ``attrs["mirror"]["complete"]`` is true when it is known that
+            nothing is missing up to the end, as for :meth:`as_of`.
 
         Raises:
             ValueRefused: An instant is naive or lies before the recording, or the end lies before the beginning.
@@ -150,7 +152,10 @@ class Recording:
         moment("end", end)
         if end < begin:
             raise ValueRefused(f"end={end} lies before begin={begin}; give them in their order")
-        return replay.changes(replay.history(self._read().events, self._states()), begin, end, tz=tz)
+        held = self._read()
+        history = replay.history(held.events, self._states())
+        complete = history.is_complete(held.spans, begin, end)
+        return replay.changes(history, begin, end, complete=complete, tz=tz)
 
     def _read(self) -> _Held:
         pieces = [files.read_numbered(self.path, number) for number in files.event_numbers(self.path)]

@@ -10,26 +10,44 @@ from contextlib import suppress
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
 import pandas as pd
 
 from mirror_sdk._arguments import real
+from mirror_sdk._caller import Line, warn
 from mirror_sdk._channels import LogReader
-from mirror_sdk._cursor import NOTHING, Batch
+from mirror_sdk._cursor import Batch
 from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._reports import utc_now, warn_of
-from mirror_sdk.errors import MirrorError, ValueRefused
+from mirror_sdk._steps import Steps
+from mirror_sdk.errors import MirrorError, NotSubscribedWarning, ValueRefused
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
+from mirror_sdk.recording.subscribing import Subscribing
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
+
+RULES_LEFT = "rules that were added for a recording are still there; the next one with its folder takes them away"
+
+
+class Placed(Protocol):
+    """A reader with a position in the log."""
+
+    @property
+    def position(self) -> int | None:
+        """Number of the last entry it read."""
+
+    @property
+    def served_at(self) -> datetime | None:
+        """The instant before which all stands up to there, by the service's clock."""
 
 
 class Tape:
@@ -43,6 +61,7 @@ class Tape:
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: How large a file may become before the next one is begun.
         rotate_seconds: After how many seconds an event stands in a file that every program sees.
+        called_from: The line of the program that began to record, to which warnings point.
         now: Tells the time.
 
     Raises:
@@ -62,8 +81,10 @@ class Tape:
         paths: Sequence[str] | None,
         rotate_bytes: int,
         rotate_seconds: float,
+        called_from: Line | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        self._called_from = called_from
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if (real(value) or 0) <= 0:
@@ -82,16 +103,31 @@ class Tape:
             rotate_seconds=rotate_seconds,
         )
         self.needs_state: bool = True
+        self._known_from: datetime | None = None
 
-    def begin(self, seq: int | None, state: pd.DataFrame) -> None:
-        """Write from where it is recorded, and the state to begin from.
+    def begin(self, reader: Placed, state: pd.DataFrame) -> None:
+        """Write from where it is recorded, and the state to begin from, which was taken behind that.
 
         Raises:
             OSError: They could not be written.
         """
         if self.folder.position is None:
-            self.write(NOTHING, after=None, seq=seq)
+            self.write(Batch(served_at=reader.served_at), after=None, seq=reader.position)
         self.write_state(state)
+
+    def write_end(self, end: Placed) -> None:
+        """Write up to when nothing else came, where the log ends at what is recorded.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        if end.position == self.folder.position:
+            self.write(Batch(served_at=end.served_at), after=end.position, seq=end.position)
+
+    def tell(self, uncovered: str | None) -> None:
+        """Say aloud what nothing covers of what is to be recorded."""
+        if uncovered is not None:
+            warn(uncovered, NotSubscribedWarning, self._called_from)
 
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
         """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
@@ -100,9 +136,10 @@ class Tape:
             OSError: It could not be written.
         """
         now = self._now()
-        warn_of(batch.gap)
+        warn_of(batch.gap, (), self._called_from)
         if batch.gap is not None:
             self.needs_state = True
+            self._known_from = None
         unreadable: set[str] = set()
 
         def events() -> Iterator[Event]:
@@ -110,9 +147,8 @@ class Tape:
                 unreadable.update(unreadable_keys([event]))
                 yield event
 
-        span = None if seq is None else Span(seq if after is None else after, seq, now, now)
-        self.folder.append(events(), span)
-        warn_of(None, unreadable)
+        self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
+        warn_of(None, unreadable, self._called_from)
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -120,16 +156,29 @@ class Tape:
         Raises:
             OSError: It could not be written.
         """
+        about = state.attrs["mirror"]
+        if about["taken_at"] is None and self.folder.known_until is not None:
+            # There was no device, which would tell it; so there was none before.
+            about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
         self.needs_state = False
+        if about["taken_at"] is not None:
+            self._known_from = datetime.fromisoformat(about["taken_at"])
+
+    def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
+        """The coverage of a look: it goes on from the one before, where there is one and nothing lies between."""
+        served_at = batch.served_at
+        if served_at is None or after is None or batch.gap is not None:
+            return Span(seq if after is None else after, seq, served_at, served_at)
+        return Span(after, seq, self.folder.known_until or self._known_from or served_at, served_at)
 
 
 class Recorder:
     """Writes the log into a recording, from a thread of its own, until it is stopped.
 
     It can be used in a ``with`` statement, which stops it at the end. Failures of the connection are waited out. One
-    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept. In a child
-    process it is stopped, and its files are left alone: the parent goes on with them.
+    that cannot be waited out ends it, is logged, and stands in ``failure``; what was written is kept. Rules that it
+    added go when it ends. In a child process it is stopped, and its files are left alone: the parent goes on with them.
     """
 
     def __init__(
@@ -137,9 +186,13 @@ class Recorder:
         tape: Tape,
         new_reader: Callable[[int | None, Callable[[float], object]], LogReader],
         take_state: Callable[[Deadline | None], pd.DataFrame],
+        run: Callable[[Steps[Any], Deadline | None], Any],
+        subscribing: Subscribing,
         deadline: Deadline | None,
     ) -> None:
         self._tape = tape
+        self._run_steps = run
+        self._subscribing = subscribing
         self._new_reader = new_reader
         self._take_state = take_state
         self._stopped = threading.Event()
@@ -149,10 +202,13 @@ class Recorder:
             self._reader = new_reader(tape.folder.position, self._stopped.wait)
             if not self._reader.is_placed:
                 self._reader.go_to_end(math.inf if deadline is None else deadline)
+            run(subscribing.begin(tape.folder), deadline)
             # The state is that of a later moment than the position, so that nothing lies between them.
-            tape.begin(self._reader.position, take_state(deadline))
+            state = take_state(deadline)
+            tape.begin(self._reader, state)
+            tape.tell(run(subscribing.look(state), deadline))
         except BaseException:
-            tape.folder.close()
+            self._leave()
             raise
         self._thread = threading.Thread(target=self._run, name="mirror-recorder", daemon=True)
         self._thread.start()
@@ -206,7 +262,8 @@ class Recorder:
     def stop(self) -> None:
         """End it. What the log holds at this moment is in the files when this returns.
 
-        Where the service cannot be reached, the next recorder with the same folder reads the rest.
+        Where the service cannot be reached, the next recorder with the same folder reads the rest, and takes away the
+        rules that this one added.
 
         Raises:
             OSError: The rest could not be written.
@@ -219,7 +276,17 @@ class Recorder:
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
             finally:
-                self._tape.folder.close()
+                self._leave()
+
+    def _leave(self) -> None:
+        """Take away the rules that are not to stay, and leave the folder to others."""
+        try:
+            if self._tape.folder.is_open:
+                self._run_steps(self._subscribing.end(self._tape.folder), None)
+        except MirrorError:
+            _log.warning(RULES_LEFT, exc_info=True)
+        finally:
+            self._tape.folder.close()
 
     def _run(self) -> None:
         try:
@@ -250,6 +317,7 @@ class Recorder:
     def _catch_up(self) -> None:
         end = self._new_reader(None, self._stopped.wait)
         end.go_to_end()
+        self._tape.write_end(end)
         reader = self._new_reader(self.position, self._stopped.wait)
         while is_before(reader.position, end.position):
             after = reader.position

@@ -14,6 +14,7 @@ from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, build, moment, value_fields
 from mirror_sdk.frames.state import STATE_SCHEMA, parts_of
 from mirror_sdk.object_table import lookup
+from mirror_sdk.recording.coverage import Span, is_covered
 from mirror_sdk.wire.model import write_timestamp
 
 CHANGES_SCHEMA = pa.schema(
@@ -41,11 +42,18 @@ class History(NamedTuple):
     """Every value that is known with its time, and what the states tell beside it.
 
     ``rows`` has one row per value: the key, the value columns, ``reported_at``, ``known_from``, and whether it was
-    observed. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording.
+    observed. ``began_at`` is the first instant that can be asked for; ``None`` in an empty recording. ``taken`` are the
+    instants of the states.
     """
 
     rows: pd.DataFrame
     began_at: pd.Timestamp | None
+    taken: Sequence[pd.Timestamp]
+
+    def is_complete(self, spans: Sequence[Span], *instants: datetime) -> bool:
+        """Whether it is known that nothing is missing, from the state before these instants to the last of them."""
+        begun = [taken_at for taken_at in self.taken if taken_at <= min(instants)]
+        return bool(begun) and is_covered(spans, max(begun), *instants)
 
 
 def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
@@ -58,8 +66,8 @@ def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     observed = observed.assign(reported_at=observed["changed_at"].fillna(observed["received_at"]))
     observed = observed.assign(known_from=observed["reported_at"], observed=True)
     pieces = [observed[[*_KEY, *_VALUE, "reported_at", "known_from", "observed"]].astype(object)]
-    # An empty fleet does not tell the service's time.
-    states = [state for state in states if state.attrs["mirror"]["devices"]]
+    # That of an empty fleet may not tell its time.
+    states = [state for state in states if state.attrs["mirror"]["taken_at"]]
     taken = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
     for state, taken_at in zip(states, taken, strict=True):
         rows = state[[*_KEY, *_VALUE, *_OF_STATE, "reported_at"]].astype(object)
@@ -71,6 +79,7 @@ def history(events: pa.Table, states: Sequence[pd.DataFrame]) -> History:
     return History(
         rows.reindex(columns=[*_KEY, *_VALUE, *_OF_STATE, "reported_at", "known_from", "observed"]),
         min(starts, default=None),
+        taken,
     )
 
 
@@ -98,7 +107,7 @@ def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz:
     )
 
 
-def changes(known: History, begin: datetime, end: datetime, *, tz: str | None) -> pd.DataFrame:
+def changes(known: History, begin: datetime, end: datetime, *, complete: bool, tz: str | None) -> pd.DataFrame:
     """The changes table: one row per resource that was observed after ``begin`` and up to ``end``.
 
     Returns:
@@ -141,7 +150,9 @@ def changes(known: History, begin: datetime, end: datetime, *, tz: str | None) -
         columns[f"after_{kind}"] = _plain(after[f"reported_{kind}"].reindex(counted.index))
     paths = [str(path) for _, path in counted.index]
     columns |= {name: _told_or_declared(after[name].reindex(counted.index), paths, name) for name in ("label", "unit")}
-    return build(columns, CHANGES_SCHEMA, tz=tz, begin=moment("begin", begin), end=moment("end", end))
+    return build(
+        columns, CHANGES_SCHEMA, tz=tz, begin=moment("begin", begin), end=moment("end", end), complete=complete
+    )
 
 
 def _latest(known: History, instant: datetime) -> pd.DataFrame:

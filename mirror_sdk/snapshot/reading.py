@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from mirror_sdk._answer_body import announced_bytes
+from mirror_sdk._caller import warn
 from mirror_sdk._exchange import content_type, elsewhere, first_fault
 from mirror_sdk._operations import require_asked
 from mirror_sdk._visible import visible_line
@@ -278,11 +278,10 @@ def next_form(form: str, error: APIError) -> str | None:
     if error.status == 406 and form == ARROW:
         return NDJSON
     if error.status in {404, 405}:
-        warnings.warn(
+        warn(
             f"this service has no snapshots ({error.status}), so devices are read one by one: the table is not of one"
             " instant",
             SnapshotWarning,
-            stacklevel=3,
         )
         return None
     raise error

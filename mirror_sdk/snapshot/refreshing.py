@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_sdk._caller import warn
 from mirror_sdk.errors import APIError, SnapshotWarning
 from mirror_sdk.frames.device_batches import joined, recoded
 from mirror_sdk.snapshot.reading import Taken
@@ -27,10 +27,9 @@ def whole(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     """
     if error.reason != REVISION_BEYOND_MIRROR:
         raise error
-    warnings.warn(
+    warn(
         f"the mirror is not the one the table was taken of ({error.message}), so all of it is taken again",
         SnapshotWarning,
-        stacklevel=3,
     )
     return replace(request, revision=None)
 

@@ -22,7 +22,7 @@ from mirror_sdk.values.codecs import (
     encode,
     plain_type,
 )
-from mirror_sdk.values.typed import given_value, parse_value
+from mirror_sdk.values.typed import parse_value
 from mirror_sdk.values.value import NO_VALUE, PythonValue, Value, ValueKind, written
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "decode",
     "decode_many",
     "encode",
-    "given_value",
     "parse_value",
     "plain_type",
     "written",

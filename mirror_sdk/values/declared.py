@@ -160,7 +160,9 @@ def _nothing(_: object) -> None:
 
 
 _WHOLE_CURE = "give an int of at most 64 bits"
-_TYPED_CURE = "; what people typed goes as text= in its place, or is read by mirror_sdk.parse_value(text, path)"
+_TYPED_CURE = (
+    "; what people typed goes as text= (in a table, the column text), or through mirror_sdk.parse_value(text, path)"
+)
 _DECLARED: Mapping[ResourceType, _DeclaredType] = {
     ResourceType.STRING: _DeclaredType(ValueKind.TEXT, _text, _text_item, "a text", "give a str"),
     ResourceType.FLOAT: _DeclaredType(ValueKind.NUMBER, finite, as_float, "a finite number", "give a float or an int"),

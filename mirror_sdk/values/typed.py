@@ -27,7 +27,6 @@ _BOOLEANS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _EPOCH_SECONDS = re.compile(r"[+-]?[0-9]{9,12}")
 """Fewer digits could as well be a year or a date without its dashes."""
-_COMMA = "a comma is neither a decimal point here nor stands between thousands: "
 
 
 class _NoValue(ValueError):
@@ -140,7 +139,7 @@ def _number(typed: str, cure: str) -> Decimal:
     if _NUMBER.fullmatch(number):
         return Decimal(number)
     if "," in number:
-        raise _NoValue(f"{_COMMA}{cure}")
+        raise _NoValue(f"a comma is no decimal point; {cure}")
     raise _NoValue(f"{cure}, without a unit" if number[:1].isdigit() else cure)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
 from mirror_sdk.plan import Plan
-from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_EXPIRY_SECONDS, DEFAULT_MAX_FAILURES
+from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_MAX_FAILURES
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.markup import dim, heading, status
 from mirror_sdk.widgets.models.device_picker import DEVICES_SHOWN, DeviceChoice, GivenDevices
@@ -37,7 +37,8 @@ class WritePanel(MirrorWidget):
         client: The mirror.
         devices: Which devices can be picked, all of them picked at first: ids, endpoint names, devices, or a table with
             a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
-        expiry_seconds: For how long a write may wait for its device.
+        expiry_seconds: For how long each write may wait for its device; by default a minute, and for a device that
+            sleeps 3 days, or more if it was silent for long.
         canary: How many devices are written to first; all of them must succeed before any other is.
         max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
         include_offline: Whether devices that are not registered are written to as well.
@@ -60,7 +61,7 @@ class WritePanel(MirrorWidget):
         client: MirrorClient,
         devices: GivenDevices | None = None,
         *,
-        expiry_seconds: int = DEFAULT_EXPIRY_SECONDS,
+        expiry_seconds: int | None = None,
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         include_offline: bool = False,

@@ -84,6 +84,18 @@ class DevicePage(WireModel):
     total_count: int | None = None
 
 
+class DeviceContacts(WireModel):
+    """When a device was heard lately, as far as the application was told of it; an extension.
+
+    ``heard_at`` is when values came that the device sent because of a subscription of the application, the newest last:
+    what the application's notification log still holds shortly before the device's last contact.
+    """
+
+    object: Literal["device-contacts"] = "device-contacts"
+    device_id: str
+    heard_at: list[Timestamp]
+
+
 class EndpointResource(WireModel):
     """A resource of a device as ``GET /v2/endpoints/{id}`` lists it."""
 

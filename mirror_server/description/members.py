@@ -89,6 +89,10 @@ _OF_MODELS = {
         "last_contact_at": "When anything last came from the device: a registration, its update or end, a value, an"
         " answer; an extension.",
     },
+    "DeviceContacts": {
+        "heard_at": "When values came that the device sent because of a subscription of the application, the newest"
+        " last, 50 at most.",
+    },
     "DeviceGone": {
         "original-ep": "The name the device registers with; only with `seq`; an extension.",
         "uid": "The identity of this entry, the same when it is sent again; only with `seq`; an extension.",

@@ -172,6 +172,22 @@ MIRROR: dict[tuple[str, str], Operation] = {
         ),
         errors=(404,),
     ),
+    ("get", routes.DEVICE_CONTACTS): Operation(
+        name="get_device_contacts",
+        group="Directory",
+        summary="When a device was heard lately, as far as this application was told of it",
+        meaning="Shortly before its last contact, out of what the application's notification log still holds. Nothing"
+        " counts as read by it.",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The instants.",
+                content=Content(model=directory.DeviceContacts, variants=("four contacts",)),
+            ),
+        ),
+        errors=(404,),
+        is_extension=True,
+    ),
     ("get", routes.ENDPOINT_RESOURCES): Operation(
         name="list_resources",
         group="Directory",

@@ -20,7 +20,7 @@ from mirror_server.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.held_pages import HeldPages
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import devices, subscriptions
+from mirror_server.store import devices, logs, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
@@ -28,6 +28,10 @@ from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
 """Of how many devices the last contact is noted in one piece of work, which holds up all others."""
+
+_ROWS_FOR_CONTACTS = 2000
+"""Of how many entries of a log the contacts of a device are taken; to look at them takes about a millisecond."""
+_MOST_CONTACTS = 50
 
 
 class EncodedObject(NamedTuple):
@@ -133,6 +137,18 @@ class DeviceService:
         """
         with self._database.read() as session:
             return _known(session, device_id)
+
+    def contacts(self, app_id: str, device_id: str) -> list[Instant]:
+        """When values that a device sent were told to an application lately, the oldest first.
+
+        Raises:
+            Refusal: There is no such device (404).
+        """
+        with self._database.read() as session:
+            last_contact_at = _known(session, device_id).last_contact_at
+            return logs.contacts(
+                session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
+            )
 
     def announced(self, device_id: str) -> list[AnnouncedResource]:
         """The resources a device has now.

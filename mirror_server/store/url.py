@@ -25,7 +25,8 @@ def path_of(url: str) -> Path:
     """
     if is_postgresql(url):
         raise DatabaseError("this is for SQLite files only; use pg_dump and pg_restore for a PostgreSQL database")
-    if not url.startswith(_SQLITE) or url == _SQLITE:
+    # One in memory would be another one for each of the server's connections.
+    if not url.startswith(_SQLITE) or url in {_SQLITE, f"{_SQLITE}:memory:"}:
         raise DatabaseError(
             f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}, or as"
             " postgresql://USER@HOST/NAME"

@@ -59,6 +59,11 @@ def blueprint(devices: DeviceService, clock: Clock) -> Blueprint:
     def get_device(device_id: str) -> Response:
         return json_answer(present.device(devices.device(device_id)))
 
+    @routes.get("/v3/devices/<device_id>/contacts")
+    @requires(Scope.READ)
+    def get_device_contacts(device_id: str) -> Response:
+        return json_answer(present.device_contacts(device_id, devices.contacts(app_id(), device_id)))
+
     @routes.get("/v2/endpoints/<device_id>")
     @requires(Scope.READ)
     def list_endpoint_resources(device_id: str) -> Response:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import databases
 import pytest
 from process_server import Child, answers, child_environment, read_exports, run_command, wait_until
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import AuthenticationError, Bench, MirrorClient
 from mirror_sdk.demo import DemoError, DemoServer
 from mirror_sdk.recording import read_recording
 
@@ -87,6 +89,20 @@ def test_two_demos_at_once_leave_the_key_to_the_first_one(start_demo: StartDemo,
     assert "another process serves the database" in second.stderr
     with client_of(exports) as client:
         assert len(client.list_devices()) == 3
+
+
+def test_on_postgresql_the_key_is_another_at_each_start_which_is_said(start_demo: StartDemo) -> None:
+    option = f"--database={databases.new_postgresql_url()}"
+    first = start_demo(option)
+    old = read_exports(first)
+    first.read_line()
+    assert first.read_line().startswith("# The key is not kept beside a PostgreSQL database")
+    first.send(signal.SIGTERM)
+    first.wait()
+    new = read_exports(start_demo(option))
+    assert new["API_KEY"].split("_")[1] == old["API_KEY"].split("_")[1]
+    with MirrorClient(new["API_HOST"], old["API_KEY"]) as client, pytest.raises(AuthenticationError):
+        client.list_devices()
 
 
 def test_a_key_that_others_could_read_is_told_in_one_line(tmp_path: Path) -> None:

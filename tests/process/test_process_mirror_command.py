@@ -119,7 +119,7 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
     ("arguments", "word"),
     [
         (["write", "{light}", LEVEL, "bright"], "takes a whole number"),
-        (["write", "{light}", LEVEL, "5,5"], "a comma is neither"),
+        (["write", "{light}", LEVEL, "5,5"], "a comma is no decimal point"),
         (["write", "{light}", "/3311/0/5850", "maybe"], "write true or false"),
         (["get", "{light}", "--path", "3311"], "--path"),
         (["watch", "--path", "*/5700"], "--path"),

@@ -57,9 +57,9 @@ def start_recorder(server, key, folder):
     """Starts the command in processes of their own, all with one key."""
     running = []
 
-    def start():
+    def start(*options):
         child = subprocess.Popen(
-            [*COMMAND, str(folder)],
+            [*COMMAND, str(folder), *options],
             env=child_environment(API_HOST=server.url, API_KEY=key),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,6 +107,31 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss(start_reco
     assert last.returncode == 0
     assert output.startswith("complete from ")
     assert observed(folder) == list(range(1, 61))
+
+
+def test_rules_of_a_killed_recorder_are_taken_away_by_the_next_one(start_recorder, client, folder):
+    Bench(client).add_device("thermometer", RESOURCES)
+    client.put_presubscriptions([{"endpoint_name": "others"}])
+    others = client.get_presubscriptions()
+    killed = start_recorder("--path", "/3303/*", "--subscribe")
+    assert [rule.resource_path for rule in client.get_presubscriptions()] == [None, ["/3303/*"]]
+    killed.send_signal(signal.SIGKILL)
+    killed.wait(20)
+    assert len(client.get_presubscriptions()) == 2
+    last = start_recorder("--path", "/3303/*")
+    last.send_signal(signal.SIGTERM)
+    output, _ = last.communicate(timeout=30)
+    assert output.startswith("complete from ")
+    assert client.get_presubscriptions() == others
+
+
+def test_the_command_says_what_nothing_covers(server, key, client, folder):
+    Bench(client).add_device("thermometer", RESOURCES)
+    environment = child_environment(API_HOST=server.url, API_KEY=key)
+    command = [*COMMAND, str(folder), "--path", "/3303/*", "--seconds", "0"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    told = ended.stderr.splitlines()[0]
+    assert told.startswith("Warning: no rule and no subscription of this key covers /3303/* of 1 device (thermometer)")
 
 
 def test_the_command_records_for_a_while_and_audits(server, key, client, change, folder):

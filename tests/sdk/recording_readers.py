@@ -1,9 +1,11 @@
 """What other programs see of a recording, and what a recorder leaves that is killed at some step of its writing."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,14 +14,16 @@ import dask.dataframe as dd
 import duckdb
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from mirror_sdk.recording.coverage import Span, write_spans
+from mirror_sdk.recording.files import Piece, read_journal, read_part
 from mirror_sdk.recording.layout import (
     about_path,
     beside,
     journal_numbers,
-    journal_path,
     older_about_path,
     older_journal_path,
     older_lock_path,
@@ -83,14 +87,15 @@ def killed_at(step: int) -> Iterator[None]:
 
         return killed
 
-    def amid(do: Callable[..., Any], file_of: Callable[..., Path]) -> Callable[..., Any]:
+    def amid(do: Callable[..., Any]) -> Callable[..., Any]:
         def killed(*arguments: Any, **options: Any) -> Any:
             # A dead process writes nothing more.
             if steps >= step:
                 raise Killed
             result = do(*arguments, **options)
             if is_last():
-                os.truncate(file_of(*arguments), file_of(*arguments).stat().st_size // 2)
+                for written in (one for one in arguments if isinstance(one, Path)):
+                    os.truncate(written, written.stat().st_size // 2)
                 raise Killed
             return result
 
@@ -101,24 +106,31 @@ def killed_at(step: int) -> Iterator[None]:
         patch("os.unlink", before(os.unlink)),
         patch("os.fsync", before(os.fsync)),
         patch("os.mkdir", before(os.mkdir)),
-        patch("pyarrow.parquet.write_table", amid(pq.write_table, lambda _, file: Path(getattr(file, "name", file)))),
-        patch("pathlib.Path.write_text", amid(Path.write_text, lambda path, _: path)),
+        patch("pyarrow.parquet.write_table", amid(pq.write_table)),
+        patch("pathlib.Path.write_text", amid(Path.write_text)),
     ):
         yield
 
 
-def make_older(folder: Path, without: tuple[str, ...] = ()) -> None:
-    """Give a recording the layout of before: all in the folder, files that tell less and lack these columns."""
+def make_older(folder: Path, here: datetime) -> None:
+    """Give a recording the layout of before: all in the folder, fewer columns, and times of the client's clock."""
     for number in part_numbers(folder):
-        table = pq.ParquetFile(part_path(folder, number)).read().drop_columns(list(without))
-        table = table.replace_schema_metadata({b"mirror_spans": table.schema.metadata[b"mirror_spans"]})
+        table, spans = _of_before(read_part(folder, number), here)
+        table = table.replace_schema_metadata({b"mirror_spans": write_spans(spans)})
         pq.write_table(table, part_path(folder, number), write_page_checksum=True)
+    for number in journal_numbers(folder):
+        table, spans = _of_before(read_journal(folder, number), here)
+        with pa.ipc.new_stream(older_journal_path(folder, number), table.schema) as journal:
+            for batch in table.to_batches():
+                journal.write_batch(batch, custom_metadata={b"span": write_spans(spans)})
     for number in state_numbers(folder):
         state_path(folder, number).rename(older_state_path(folder, number))
-    for number in journal_numbers(folder):
-        journal_path(folder, number).rename(older_journal_path(folder, number))
     about_path(folder).rename(older_about_path(folder))
     older_lock_path(folder).touch()
-    for path in beside(folder).iterdir():
-        path.unlink()
-    beside(folder).rmdir()
+    shutil.rmtree(beside(folder))
+
+
+def _of_before(piece: Piece, here: datetime) -> tuple[pa.Table, list[Span]]:
+    return piece.events.drop_columns(["endpoint_name", "unit"]), [
+        span._replace(from_at=here, until_at=here) for span in piece.spans
+    ]

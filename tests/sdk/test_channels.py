@@ -301,15 +301,19 @@ def test_a_look_without_waiting_asks_once():
     assert log.polls[1:] == [{"after": "0", "hold": "0"}]
 
 
-def test_a_gap_while_answers_are_awaited_is_warned_of_and_the_wait_goes_on():
+def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on():
     log = Log()
     pump = pump_of(log)
-    expectation = pump.expect("a")
+    answered, unanswered = pump.expect("a"), pump.expect("b")
     log.add("de-registrations", "d1")
     log.add_answer("a")
     log.drop_to(1)
-    with pytest.warns(GapWarning, match="1-1"):
-        assert pump.wait(expectation, 10) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pump.wait(answered, 10) is not None
+    late = pump.expect("c")
+    assert pump.wait(unanswered, 0) is None
+    assert (unanswered.lost, late.lost) == ((1, 1), None)
 
 
 def test_after_a_long_idle_time_reading_begins_at_the_end_again():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 from blocking import Blocking
 
@@ -131,3 +132,25 @@ def test_an_unknown_simulated_device_is_not_found(bench):
 
 def test_both_kinds_say_whose_they_are(bench):
     assert re.fullmatch(r"<(Async)?Bench of <(Async)?MirrorClient http://mirror.localhost>>", repr(bench))
+
+
+def test_a_silent_device_is_found_by_its_last_contact(client, bench, device_id):
+    other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1"}])
+    for each in (device_id, other):
+        client.read_value(each, TEMPERATURE)
+    heard_at = client.get_directory_device(device_id).last_contact_at
+    assert heard_at == bench.get_clock()
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(hours=3))
+    client.read_value(other, TEMPERATURE)
+    silent = client.state_frame().mirror.stale("1h", by="device", devices=client.list_devices())
+    assert silent[["endpoint_name", "stale", "last_contact"]].values.tolist() == [["sensor-1", 1, heard_at]]
+    assert client.get_directory_device(other).last_contact_at == bench.get_clock()
+
+
+def test_the_legend_of_what_a_client_heard_has_names(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, 19.25)
+    axes = client.events_frame(after=0, timeout=0).mirror.plot_timeline()
+    plt.close(axes.figure)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["sensor-1 Temperature · Sensor Value"]

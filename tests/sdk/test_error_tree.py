@@ -63,6 +63,19 @@ def test_each_status_has_its_class(status, kind):
 
 
 @pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (400, "RESOURCE_NOT_FOUND", errors.NoSuchResource),
+        (400, "NOT_OBSERVABLE", errors.BadRequest),
+        (400, None, errors.BadRequest),
+        (404, "RESOURCE_NOT_FOUND", errors.NotFound),
+    ],
+)
+def test_the_reason_tells_an_unknown_resource(status, reason, kind):
+    assert type(api_error(status, ErrorBody(code=status, type="t", reason=reason, message="m"))) is kind
+
+
+@pytest.mark.parametrize(
     ("category", "kind"),
     [
         ("REQUEST_EXPIRED", RequestExpired),
@@ -97,6 +110,8 @@ def test_an_api_error_carries_all_the_service_said():
     [
         api_error(404, ErrorBody(code=404, type="not_found", message="none"), 1.0),
         device_request_failed(category="TIMEOUT", status=504, device_id="d", path="/3/0/0", async_id="a"),
+        device_request_failed(category="RESOURCE_NOT_FOUND", status=404, device_id="d", path="/3/0/0", async_id="a"),
+        api_error(400, ErrorBody(code=400, type="bad_request", reason="RESOURCE_NOT_FOUND", message="none")),
         errors.WaitTimeout("late"),
     ],
     ids=lambda error: type(error).__name__,
@@ -111,3 +126,5 @@ def test_errors_survive_the_way_to_another_process(error):
 def test_errors_of_the_standard_library_catch_their_kin():
     assert issubclass(errors.WaitTimeout, TimeoutError)
     assert issubclass(errors.ValueRefused, ValueError)
+    assert issubclass(errors.NoSuchResource, KeyError)
+    assert issubclass(errors.ResourceNotFound, KeyError)

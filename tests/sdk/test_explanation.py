@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mirror_sdk import NotFound
+from mirror_sdk import NotFound, SubscriptionState
 from mirror_server.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
@@ -48,7 +48,7 @@ def test_a_value_that_was_read_a_while_ago(client, bench, device_id):
     client.read_value(device_id, TEMPERATURE)
     bench.advance(timedelta(hours=3))
     told = words(client.explain(device_id, TEMPERATURE))
-    assert "The last reported value is 21.5, from 2026-01-05T08:00:00" in told
+    assert "The last reported value is 21.5, received at 2026-01-05T08:00:00" in told
     assert "3 hours ago" in told
     assert "a read brought it" in told
 
@@ -56,28 +56,55 @@ def test_a_value_that_was_read_a_while_ago(client, bench, device_id):
 def test_a_value_the_device_holds_for_a_time(client, bench, device_id):
     subscribe(client, device_id)
     told = words(client.explain(device_id, TEMPERATURE))
-    assert "It is subscribed since 2026-01-05T08:00:00.000Z, by this application: the device sends each change." in told
+    since = "It is subscribed since 2026-01-05T08:00:00.000Z, by this application"
+    assert f"{since}: the device is to send each change." in told
     assert "because the resource was subscribed" in told
     assert "nothing needs to be done for later changes" in told
 
 
-def test_a_subscription_of_another_application(client, new_client, device_id):
+def test_a_subscription_of_another_application_is_none_of_this_one(client, new_client, device_id):
     subscribe(new_client(), device_id)
-    assert "by another application" in words(client.explain(device_id, TEMPERATURE))
+    told = client.explain(device_id, TEMPERATURE)
+    assert "by another application: the mirror has each change" in words(told)
+    assert "this application is told of none" in words(told)
+    assert "nothing needs to be done" not in words(told)
+    assert told.refresh[1].startswith(f"client.subscribe('{device_id}', '{TEMPERATURE}'), to have each later change")
+    client.subscribe(device_id, TEMPERATURE)
+    assert "by this application" in words(client.explain(device_id, TEMPERATURE))
 
 
 def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(client, bench, device_id):
     client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     before = words(client.explain(device_id, TEMPERATURE))
-    assert "takes effect when the device next registers" in before
+    assert "takes effect when the device next registers or updates its registration" in before
     bench.register(device_id)
     after = words(client.explain(device_id, TEMPERATURE))
     assert "by this application, through the rule {'endpoint-type': 'Light'" in after
 
 
+def test_a_rule_takes_effect_at_once_as_is_advised(client, mirror, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
+    advice, _, what_for = client.explain(device_id, TEMPERATURE).refresh[1].partition(", to have ")
+    assert what_for == "the rule take effect now"
+    eval(advice, {"client": client})
+    mirror.services.database.settle(10)
+    assert client.subscription_state(device_id, TEMPERATURE) is SubscriptionState.ACTIVE
+    assert len(client.get_presubscriptions()) == 1
+
+
+def test_a_rule_for_what_cannot_be_observed_is_not_said_to_take_effect(client, device_id):
+    client.put_presubscriptions([{"endpoint_type": "Light"}])
+    told = client.explain(device_id, LEVEL)
+    assert "takes effect" not in words(told)
+    assert "a subscription is not possible" in told.refresh[1]
+
+
 def test_a_value_the_device_sent_by_itself(client, bench, device_id):
     bench.set_value(device_id, ALARM, "1")
-    assert "auto-observed" in words(client.explain(device_id, ALARM))
+    told = client.explain(device_id, ALARM)
+    assert "auto-observed" in words(told)
+    assert told.refresh[1].startswith("client.subscribe(")
+    assert "the mirror has what the device sends meanwhile" in told.refresh[1]
 
 
 def test_what_became_of_the_last_write(client, bench, device_id):
@@ -130,8 +157,10 @@ def test_a_resource_the_device_does_not_have_any_more(client, bench, device_id):
 
 def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, device_id):
     subscribe(client, device_id)
-    told = words(new_client(Scope.READ).explain(device_id, TEMPERATURE))
-    assert "by some application; this key may not ask by which" in told
+    told = new_client(Scope.READ).explain(device_id, TEMPERATURE)
+    assert "by some application; this key may not ask by which" in words(told)
+    assert "client.subscribe(" not in words(told)
+    assert told.refresh[1].startswith("a key with the scope subscribe can subscribe it")
 
 
 def test_what_can_only_be_executed_is_not_to_be_read(client, bench):

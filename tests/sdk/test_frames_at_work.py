@@ -9,13 +9,16 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import matplotlib as mpl
+import openpyxl
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.frames import STALE_SCHEMA, events_frame, read_parquet, stale_devices, state_frame
+from mirror_sdk.frames import STALE_SCHEMA, events_frame, from_arrow, read_parquet, stale_devices, state_frame, to_arrow
 from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.directory import Device
@@ -127,9 +130,9 @@ def test_stale_devices_have_times_in_the_zone_of_the_table_and_survive_parquet(t
 # How it is drawn
 
 
-def observation(device_id, path, value, minutes=0):
+def observation(device_id, path, value, name=None, unit=None):
     decoded = decode(value.encode(), "text/plain", path)
-    told = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes)}
+    told = {"endpoint_name": name, "unit": unit, "seq": 1, "changed_at": NOW, "received_at": NOW}
     return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **told)
 
 
@@ -142,24 +145,19 @@ def legend_of(frame, tmp_path):
         mpl.pyplot.close(axes.figure)
 
 
-def named(frame, names):
-    return frame.assign(endpoint_name=frame["device_id"].astype(object).map(names).astype("category"))
-
-
 def test_a_legend_names_devices_and_resources(tmp_path):
     events = events_frame(
         [
             observation("0198aaaa01", TEMPERATURE, "20"),
-            observation("0198aaaa01", "/3303/1/5700", "21"),
-            observation("0198aaaa01", "/9999/0/1", "22"),
-            observation("0198aaaa02", LEVEL, "50"),
-            observation("0198aaaa03", LEVEL, "60"),
+            observation("0198aaaa01", "/3303/1/5700", "21", "Roof"),
+            observation("0198aaaa01", "/9999/0/1", "22", "Roof"),
+            observation("0198aaaa02", LEVEL, "50", "Hall"),
+            observation("0198aaaa03", LEVEL, "60", "hall"),
             observation("nameless", LEVEL, "70"),
         ]
     )
     events["value_num"] = events["value_num"].fillna(22.0)
-    names = {"0198aaaa01": "Roof", "0198aaaa02": "Hall", "0198aaaa03": "hall"}
-    assert legend_of(named(events, names), tmp_path) == [
+    assert legend_of(events, tmp_path) == [
         "Roof Temperature · Sensor Value /3303/0/5700",
         "Roof Temperature · Sensor Value /3303/1/5700",
         "Roof /9999/0/1",
@@ -179,9 +177,18 @@ def test_a_legend_names_devices_and_resources(tmp_path):
     ],
 )
 def test_a_name_in_a_legend_is_shown_and_does_nothing(tmp_path, name, shown):
-    events = events_frame([observation("d1", TEMPERATURE, "20")])
-    (told,) = legend_of(named(events, {"d1": name}), tmp_path)
+    (told,) = legend_of(events_frame([observation("d1", TEMPERATURE, "20", name)]), tmp_path)
     assert told == f"{shown} Temperature · Sensor Value"
+
+
+@pytest.mark.parametrize(
+    ("units", "label"), [(["%", "%"], "value (%)"), (["%", "Cel"], "value"), (["%", None], "value"), ([None], "value")]
+)
+def test_the_axis_of_a_timeline_has_the_unit_that_all_lines_have(units, label):
+    events = events_frame([observation("d1", f"/3311/{n}/5851", "20", unit=unit) for n, unit in enumerate(units)])
+    axes = events.mirror.plot_timeline()
+    mpl.pyplot.close(axes.figure)
+    assert axes.get_ylabel() == label
 
 
 def test_each_row_of_any_table_has_a_label():
@@ -280,10 +287,9 @@ def test_a_join_that_cannot_be_names_what_is_missing():
         state().mirror.join(ROOMS, on=["device_id", "floor"])
     with pytest.raises(ValueRefused, match="other table lacks the column path; it has device_id, room"):
         state().mirror.join(ROOMS, on="path")
-    with pytest.raises(ValueRefused, match="neither device_id nor path"):
-        state().mirror.join(pd.DataFrame({"room": ["Hall"]}))
-    with pytest.raises(ValueRefused, match="lacks the column"):
-        state().mirror.join(ROOMS, on=[])
+    for other, on in ((pd.DataFrame({"room": ["Hall"]}), None), (ROOMS, [])):
+        with pytest.raises(ValueRefused, match="neither device_id nor path"):
+            state().mirror.join(other, on=on)
     with pytest.raises(ValueRefused, match="how='cross'"):
         state().mirror.join(ROOMS, how="cross")
 
@@ -342,3 +348,130 @@ def test_a_table_cannot_be_based_on_what_says_nothing_itself():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
         with pytest.raises(ValueRefused, match=r"client\.snapshot\(\)"):
             state().mirror.based_on(*originals)
+
+
+# Tables handed on
+
+
+def sheet_of(frame, tmp_path):
+    """What a sheet of Excel has in it: its rows, and of which kind each cell is."""
+    file = tmp_path / "table.xlsx"
+    frame.mirror.for_excel().to_excel(file, index=False)
+    sheet = openpyxl.load_workbook(file).active
+    rows = [[cell.value for cell in row] for row in sheet.iter_rows()]
+    kinds = {cell.data_type for row in sheet.iter_rows() for cell in row}
+    assert kinds <= {"s", "n", "b", "d", "inlineStr"}
+    return rows
+
+
+ALL_TABLES = {
+    "state": lambda: state(raw=True, tz="Europe/Berlin"),
+    "events": lambda: events_frame([observation("d1", LEVEL, "50"), Event(kind=EventKind.GAP, received_at=NOW)]),
+    "no events": lambda: events_frame([], raw=True),
+    "drift": state().mirror.drift,
+    "stale": lambda: state().mirror.stale("1h", by="device"),
+    "directory": lambda: DeviceList([]).to_frame(),
+    "wide": lambda: state().mirror.wide(columns="label"),
+    "wide events": events_frame([observation("d1", LEVEL, "50")]).mirror.wide,
+    "no columns": pd.DataFrame,
+}
+
+
+@pytest.mark.parametrize("make", ALL_TABLES.values(), ids=ALL_TABLES)
+def test_every_table_becomes_a_sheet(make, tmp_path):
+    frame = make()
+    before, about = frame.copy(), dict(frame.attrs)
+    rows = sheet_of(frame, tmp_path)
+    assert len(rows) == (len(frame) + 1 if frame.columns.size else 0)
+    assert frame.mirror.for_excel().attrs == about
+    assert_frame_equal(frame, before)
+
+
+def test_a_sheet_has_times_without_a_zone_whose_names_tell_it(tmp_path):
+    names, *rows = sheet_of(state(FRESH, tz="Europe/Berlin"), tmp_path)
+    row = dict(zip(names, rows[0], strict=True))
+    assert row["reported_at (Europe/Berlin)"] == datetime(2026, 1, 5, 12, 59)
+    assert row["fresh_until (Europe/Berlin)"] is None
+    assert (row["reported_num"], row["subscribed"], row["device_id"], row["object_id"]) == (4, False, "d4", 3311)
+    assert "reported_at (UTC)" in sheet_of(state(FRESH), tmp_path)[0]
+
+
+def test_a_wide_table_of_events_has_one_row_of_names(tmp_path):
+    frame = events_frame([observation("d1", LEVEL, "50"), observation("d1", SWITCH, "1")]).mirror.wide()
+    assert sheet_of(frame, tmp_path) == [
+        ["changed_at (UTC)", f"d1 {LEVEL}", f"d1 {SWITCH}"],
+        [datetime(2026, 1, 5, 12), 50, True],
+    ]
+
+
+def test_what_excel_cannot_hold_is_told_in_another_way(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "latency": pd.to_timedelta([1500, None], unit="ms"),
+            "raw": [b"\x00\xff", b""],
+            "list": [["a", 1], {"b": None}],
+            "number": pd.array([10**15, 2**62 + 1], dtype="Int64"),
+            "small": pd.array([10**15 - 1, None], dtype="Int64"),
+            "early": pd.to_datetime(["1890-01-31", "2026-01-05"], utc=True).as_unit("ms"),
+            "any": [pd.Timestamp(NOW), 2**70],
+            "yes": pd.array([True, None], dtype="boolean"),
+            "plain": pd.to_datetime(["2026-01-05", None]),
+        }
+    )
+    assert sheet_of(frame, tmp_path) == [
+        ["latency (s)", "raw", "list", "number", "small", "early (UTC)", "any", "yes", "plain"],
+        [
+            *(1.5, "00 ff", "['a', 1]", "1000000000000000", 999_999_999_999_999, "1890-01-31 00:00:00"),
+            *("2026-01-05 12:00:00+00:00", True, datetime(2026, 1, 5)),
+        ],
+        [
+            *(None, "base64:", "{'b': None}", str(2**62 + 1), None, "2026-01-05 00:00:00"),
+            *(str(2**70), None, None),
+        ],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("=1+1", "'=1+1"),
+        ("{=1+1}", "'{=1+1}"),
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("+1+1", "'+1+1"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("'=1", "''=1"),
+        ("-21.5", "-21.5"),
+        ("000012300007", "000012300007"),
+        ("a\x1b[2J\x00", r"a\x1b[2J\x00"),
+        ("x" * 32_767, "x" * 32_767),
+    ],
+)
+def test_no_text_of_a_device_is_executed_by_a_spreadsheet(text, shown, tmp_path):
+    frame = pd.DataFrame({"text": [text], "word": pd.Categorical([text]), text[:99]: [1]})
+    assert sheet_of(frame, tmp_path) == [["text", "word", shown[: len(shown) - len(text) + 99]], [shown, shown, 1]]
+
+
+@given(st.lists(st.text(max_size=8) | st.text(alphabet="'={+-@\x00\x1b\ud800\ufffe\n1", max_size=6), min_size=1))
+def test_any_text_becomes_a_cell_that_is_a_text(texts):
+    sheet = openpyxl.Workbook().active
+    for text in pd.DataFrame({"text": pd.Series(texts, dtype=object)}).mirror.for_excel()["text"]:
+        text.encode()
+        sheet.append([text])
+        assert sheet.cell(sheet.max_row, 1).data_type != "f"
+
+
+def test_a_table_that_is_too_large_for_a_sheet_says_so():
+    with pytest.raises(ValueRefused, match=r"1,048,576 rows.*to_parquet"):
+        pd.DataFrame({"a": range(1_048_576)}).mirror.for_excel()
+    assert len(pd.DataFrame({"a": range(1_048_575)}).mirror.for_excel()) == 1_048_575
+    with pytest.raises(ValueRefused, match="16,385 columns"):
+        pd.DataFrame([range(16_385)]).mirror.for_excel()
+    with pytest.raises(ValueRefused, match=r"row 1, name: a text of 32,768 characters"):
+        pd.DataFrame({"name": pd.Categorical(["a", "x" * 32_768])}).mirror.for_excel()
+
+
+def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
+    frame = pd.DataFrame({"latency": pd.to_timedelta([None, 3000], unit="ms").as_unit("ms")})
+    (chunk,) = to_arrow(frame)["latency"].chunks
+    assert chunk.buffers()[1].to_pybytes()[:16] == (0).to_bytes(8, "little") + (3000).to_bytes(8, "little")
+    assert_frame_equal(from_arrow(to_arrow(frame)), frame)

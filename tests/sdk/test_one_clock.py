@@ -31,12 +31,18 @@ RESOURCES = [
 INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
 
 
-@pytest.fixture(params=[0, 365], ids=["past", "future"])
-def now(bench: Any, request: pytest.FixtureRequest) -> Callable[[], datetime]:
-    """The clock of the mirror: it stands still, at a time that is not the one here."""
-    if request.param:
-        bench.advance(timedelta(days=request.param).total_seconds())
-    assert abs(bench.get_clock() - datetime.now(UTC)) > timedelta(days=14)
+@pytest.fixture(params=[-60, 60], ids=["past", "future"])
+def begins_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """Where the clock of a mirror begins that is made after this."""
+    instant = datetime.now(UTC).replace(microsecond=0) + timedelta(days=request.param)
+    monkeypatch.setattr("mirror_server.services._MANUAL_CLOCK_BEGINS_AT", int(1000 * instant.timestamp()))
+    return instant
+
+
+@pytest.fixture
+def now(begins_at: datetime, bench: Any) -> Callable[[], datetime]:
+    """The clock of the mirror, which is made after this: it stands still, at a time that is not the one here."""
+    assert bench.get_clock() == begins_at
     return bench.get_clock
 
 
@@ -55,7 +61,7 @@ def handles(*requests: Any) -> list[Any]:
     return [getattr(each, "_wrapped", each) for each in requests]
 
 
-def test_a_plans_ledger_is_by_the_services_clock(client, now, lights):
+def test_a_plans_ledger_is_by_the_services_clock(now, client, lights):
     result = client.plan([(device_id, LEVEL, 40) for device_id in lights]).apply()
     assert result["status"].tolist() == ["success"] * 3
     assert in_order(result)
@@ -94,7 +100,7 @@ def test_a_host_whose_clock_is_off(tmp_path, monkeypatch, request, off_by, is_as
         services.close()
 
 
-def test_a_ledger_meets_the_state_table(client, bench, now, lights):
+def test_a_ledger_meets_the_state_table(now, client, bench, lights):
     plan = client.plan([(lights[0], LEVEL, 40)])
     result = plan.apply()
     bench.advance(3600)
@@ -103,7 +109,7 @@ def test_a_ledger_meets_the_state_table(client, bench, now, lights):
     assert state["desired_at"].tolist() == result["finished_at"].tolist()
 
 
-def test_a_request_that_waited_is_told_by_the_services_clock(client, bench, now, lights):
+def test_a_request_that_waited_is_told_by_the_services_clock(now, client, bench, lights):
     bench.set_online(lights[0], False)
     begin = now()
     waiting, expiring = (client.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
@@ -120,7 +126,7 @@ def test_a_request_that_waited_is_told_by_the_services_clock(client, bench, now,
     assert frame["latency"].iloc[0] == pd.Timedelta(waiting.latency).floor("ms")
 
 
-def test_a_repeated_async_id_was_accepted_the_first_time(client, bench, now, lights):
+def test_a_repeated_async_id_was_accepted_the_first_time(now, client, bench, lights):
     bench.set_online(lights[0], False)
     begin = now()
     client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=600)
@@ -138,7 +144,7 @@ def test_a_repeated_async_id_was_accepted_the_first_time(client, bench, now, lig
     assert (frame["latency"] >= pd.Timedelta(0)).all()
 
 
-def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(client_over, now, lights):
+def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, client_over, lights):
     def silent(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
         for name in (REQUESTED_AT_HEADER, EXPIRES_AT_HEADER):
             answer.headers.pop(name, None)
@@ -157,7 +163,7 @@ def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(client_ov
     "told",
     ["yesterday", "2026-01-05T08:00:00", "", "9" * 400, "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"],
 )
-def test_an_instant_that_is_none_does_not_lose_the_request(client_over, now, lights, told):
+def test_an_instant_that_is_none_does_not_lose_the_request(now, client_over, lights, told):
     def garbled(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
         if REQUESTED_AT_HEADER in answer.headers:
             answer.headers[REQUESTED_AT_HEADER] = told
@@ -169,7 +175,7 @@ def test_an_instant_that_is_none_does_not_lose_the_request(client_over, now, lig
     assert requests_frame(handles(request))["accepted_at"].isna().all()
 
 
-def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(client, bench, now, lights):
+def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, client, bench, lights):
     bench.set_online(lights[0], False)
     plan = client.plan([(lights[0], LEVEL, 40)])
     for number in range(20):
@@ -187,7 +193,7 @@ def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(client
     assert frame["finished_at"].tolist() == [pd.Timestamp(now())]
 
 
-def test_only_received_at_is_of_the_clock_here(client, bench, now, lights):
+def test_only_received_at_is_of_the_clock_here(now, client, bench, lights):
     client.subscribe(lights[0], LEVEL)
     bench.set_value(lights[0], LEVEL, "30")
     before = datetime.now(UTC) - timedelta(minutes=1)
@@ -208,7 +214,7 @@ def test_an_empty_fleet_does_not_tell_the_time_and_does_not_drift(client):
 @pytest.mark.parametrize(
     "ask", [lambda table, **now: table.mirror.drift(**now), lambda table, **now: table.mirror.stale("1h", **now)]
 )
-def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(client, now, lights, ask):
+def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, lights, ask):
     client.read_value(lights[0], LEVEL)
     client.write_value(lights[0], LEVEL, 40)
     frame = client.state_frame(lights)

@@ -383,7 +383,7 @@ def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
 @pytest.mark.parametrize(
     ("place", "member", "value", "said"),
     [
-        ((), "version", 2, "version"),
+        ((), "version", 3, "version"),
         ((), "version", "1", "version"),
         ((), "canary", 1, "canary"),
         (("writes", 0), "async_id", "not an id", "writes.0.async_id"),
@@ -396,7 +396,10 @@ def test_what_is_no_saved_plan_is_refused(client, new_client, lights, tmp_path):
         (("writes", 1), "wanted", None, "writes.1: wanted"),
         (("writes", 1, "wanted"), "payload", "no base64!", "writes.1.wanted.payload"),
         (("writes", 1), "decision", "send", "writes.1.decision"),
-        (("writes", 1), "expiry_seconds", 10, "writes.1.expiry_seconds"),
+        (("writes", 1), "expiry_seconds", 0, "writes.1.expiry_seconds"),
+        (("writes", 1), "expiry_seconds", 10**9, "writes.1.expiry_seconds"),
+        (("writes", 1), "sleeps", "deeply", "writes.1.sleeps"),
+        (("writes", 1), "retries", 2, "writes.1.retries"),
         (("writes", 1, "wanted"), "unit", "K", "writes.1.wanted.unit"),
     ],
 )

@@ -1,5 +1,6 @@
 """A recording is one table to every reader of Parquet, at every moment."""
 
+import errno
 import itertools
 import shutil
 import tempfile
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recording_readers import READERS, Killed, killed_at, seen
+from recording_readers import READERS, Killed, killed_at, make_older, seen
 
 from mirror_sdk import ValueRefused
 from mirror_sdk.events import Event, EventKind
@@ -35,6 +37,7 @@ def folder(tmp_path):
 def change(client, bench, device_id):
     """Changes the temperature, which is observed."""
     client.subscribe(device_id, TEMPERATURE)
+    bench.advance(1)
 
     def change(*values):
         for value in values:
@@ -72,7 +75,6 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert_all_see(folder, [])
     change(1.0, 2.0)
     until(lambda: recorder.events == 2)
-    # The first observation is that of the subscription.
     assert_all_see(folder, [])
     audit = recorder.audit()
     assert (audit.events, audit.sealed_events) == (2, 0)
@@ -215,3 +217,141 @@ def test_a_kill_at_each_step_leaves_a_beginning(tmp_path):
             break
         check_prefix(folder)
     assert step > 20
+
+
+def older_recording(place):
+    """A recording of before: five events in whole files, one in the journal of a recorder that was killed."""
+    folder = Path(place) / "run.parquet"
+    record(folder)
+    written = RecordingFolder(folder, ABOUT)
+    written.append([event(LAST + 1)], Span(LAST, LAST + 1, AT, AT))
+    written._journal[0].close()
+    written._lock.release()
+    make_older(folder, datetime.now(UTC))
+    return folder
+
+
+def test_a_recording_of_before_is_read_and_left_as_it_is(tmp_path):
+    folder = older_recording(tmp_path)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    recording = Recording(folder)
+    events = recording.events()
+    assert events["seq"].tolist() == [*range(1, LAST + 2)]
+    assert events["unit"].isna().all()
+    assert len(layout.state_numbers(folder)) == 1
+    assert recording.audit().sealed_events == LAST
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_a_recording_of_before_is_brought_into_the_layout(tmp_path):
+    folder = older_recording(tmp_path)
+    Recording(folder).seal()
+    assert_all_see(folder, [*range(1, LAST + 2)])
+    assert {path.suffix for path in folder.iterdir()} == {".parquet"}
+    assert layout.state_path(folder, 1).exists()
+
+
+def test_kills_at_each_step_on_the_way_into_the_layout_lose_nothing(tmp_path):
+    older = older_recording(tmp_path)
+    for step in itertools.count(1):
+        folder = shutil.copytree(older, tmp_path / f"{step}" / "run.parquet")
+        try:
+            with killed_at(step):
+                Recording(folder).seal()
+        except Killed:
+            assert numbers_of(folder) == [*range(1, LAST + 2)]
+            Recording(folder).seal()
+        else:
+            break
+        assert_in_layout(folder)
+    assert step > 15
+
+
+def assert_in_layout(folder):
+    assert {path.suffix for path in folder.iterdir()} == {".parquet"}
+    assert sorted(READERS["Polars"](folder)["seq"]) == [*range(1, LAST + 2)]
+    assert {path.name for path in layout.beside(folder).iterdir()} == {"lock", "recording.json", "state-000001.pq"}
+
+
+def test_a_recorder_of_before_that_is_at_work_is_left_alone(tmp_path):
+    folder = older_recording(tmp_path)
+    with FileLock(layout.older_lock_path(folder)), pytest.raises(ValueRefused, match="another recorder at work"):
+        Recording(folder).seal()
+    assert layout.older_about_path(folder).exists()
+    Recording(folder).seal()
+    assert_in_layout(folder)
+
+
+def test_a_folder_that_was_removed_is_begun_anew(folder):
+    record(folder)
+    written = RecordingFolder(folder, ABOUT)
+    written.append([event(LAST + 1)], Span(LAST, LAST + 1, AT, AT))
+    written._journal[0].close()
+    written._lock.release()
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError, match="is no recording"):
+        Recording(folder)
+    other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
+    with RecordingFolder(folder, other) as anew:
+        assert anew.position is None
+        anew.append([], Span(90, 90, AT, AT))
+    assert numbers_of(folder) == []
+    assert layout.state_numbers(folder) == []
+
+
+def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder, tmp_path):
+    record(folder)
+    copied = tmp_path / "copied.parquet"
+    shutil.copytree(folder, copied)
+    assert numbers_of(copied) == [*range(1, LAST + 1)]
+    assert Recording(copied).audit().complete
+    with RecordingFolder(copied, ABOUT) as written:
+        assert written.position == LAST
+    with pytest.raises(ValueRefused, match="paths=None"):
+        RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
+
+
+def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_path):
+    record(folder)
+    other = tmp_path / "other.parquet"
+    record(other)
+    shutil.rmtree(folder)
+    shutil.copytree(other, folder)
+    for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, ABOUT)):
+        with pytest.raises(ValueRefused, match=r"_run\.parquet\.mirror belongs to another recording"):
+            ask()
+    shutil.rmtree(layout.beside(folder))
+    assert Recording(folder).audit().complete
+
+
+def test_a_recording_is_the_same_by_a_link(folder, tmp_path):
+    record(folder)
+    link = tmp_path / "elsewhere"
+    link.symlink_to(folder)
+    assert layout.beside(link) == layout.beside(folder)
+    with RecordingFolder(link, ABOUT), pytest.raises(ValueRefused, match="another recorder"):
+        RecordingFolder(folder, ABOUT)
+
+
+def test_files_of_others_make_no_recording(folder):
+    folder.mkdir()
+    (folder / "part-00000-7c.snappy.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueRefused, match="holds other files"):
+        RecordingFolder(folder, ABOUT)
+    assert not layout.beside(folder).exists()
+
+
+def test_the_root_of_a_disk_is_no_recording():
+    with pytest.raises(ValueRefused, match="needs a place beside it"):
+        layout.beside(Path("/"))
+
+
+def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):
+    def cross(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with RecordingFolder(folder, ABOUT) as written, monkeypatch.context() as mounted:
+        mounted.setattr("os.replace", cross)
+        with pytest.raises(ValueRefused, match="on another disk"):
+            written.append([], Span(0, 0, AT, AT))
+    assert not layout.part_numbers(folder)

@@ -19,9 +19,9 @@ from mirror_sdk import (
     PresubscriptionRule,
     ValueRefused,
 )
-from mirror_sdk._deadline import Pause
 from mirror_sdk._exchange import Received
 from mirror_sdk._rules import add_rules, remove_rules
+from mirror_sdk._steps import Pause
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 

@@ -36,7 +36,7 @@ def test_a_subscription_that_is_accepted(client, device_id, settle):
     settle()
     state, is_subscribed, words = all_that_is_told(client, device_id)
     assert (state, is_subscribed) == (SubscriptionState.ACTIVE, True)
-    assert "by this application: the device sends each change" in words
+    assert "by this application: the device is to send each change" in words
 
 
 def test_a_subscription_that_is_not_answered_yet(client, bench, device_id, settle):

@@ -63,8 +63,8 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
             for path in (LEVEL, SET_POINT, SECONDS)
             for text in ("", " ", "nan", "inf")
         ],
-        *[(path, "5,5", "comma is neither a decimal point") for path in (LEVEL, SET_POINT)],
-        *[(path, "1,000", "nor stands between thousands") for path in (LEVEL, SET_POINT)],
+        *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
+        *[(path, "1,000", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
         *[(path, text, "without a unit") for path in (LEVEL, SET_POINT) for text in ("12abc", "40 %", "1_0", "1 0")],
         *[(path, "٣", "takes a .* number") for path in (LEVEL, SET_POINT)],
         (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),

@@ -70,6 +70,9 @@ def listen(client: MirrorClient) -> list[Value]:
 def tables(client: MirrorClient) -> pd.DataFrame:
     state = client.state_frame(paths=["/3303/*"])
     print(mirror(state).labels, mirror(mirror(state).refresh(client)).wide().shape)
+    silent = mirror(state).stale("1h", by="device", never_read=True, devices=client.list_devices())
+    joined = mirror(state).join(silent, on="device_id", how="inner")
+    print(mirror(mirror(joined).based_on(state, silent)).for_excel().shape)
     Explorer(client).close()
     return pd.concat([drift_frame(state, tolerance={"/3303/0/5700": 0.5}), mirror(state).drift(relative=0.1)])
 

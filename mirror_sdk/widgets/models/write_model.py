@@ -20,7 +20,6 @@ from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
-    DEFAULT_EXPIRY_SECONDS,
     DEFAULT_MAX_FAILURES,
     check_limits,
 )
@@ -50,7 +49,7 @@ class Stage(StrEnum):
 class Limits:
     """How carefully is written, as for ``Plan.apply``."""
 
-    expiry_seconds: int = DEFAULT_EXPIRY_SECONDS
+    expiry_seconds: int | None = None
     canary: int = DEFAULT_CANARY
     max_failures: int | None = DEFAULT_MAX_FAILURES
     include_offline: bool = False
@@ -61,7 +60,8 @@ class Limits:
         parts = [f"{count_text(self.canary, 'device')} first, which must succeed"] if self.canary else []
         if self.max_failures is not None:
             parts.append(f"no more is sent after {count_text(self.max_failures + 1, 'failure')}")
-        parts.append(f"a write waits {self.expiry_seconds:,} s for its device")
+        waits = "as long as its row says" if self.expiry_seconds is None else f"{self.expiry_seconds:,} s"
+        parts.append(f"a write waits {waits} for its device")
         return " · ".join(parts)
 
 

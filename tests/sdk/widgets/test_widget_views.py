@@ -292,10 +292,11 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, dev
     other = bench.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
     watcher.folder.value = str(tmp_path / "recording.parquet")
+    for device in (device_id, other):
+        client.subscribe(device, TEMPERATURE)
     watcher.record_button.click()
     assert watcher.record_button.description == "Stop"
     for device in (device_id, other):
-        client.subscribe(device, TEMPERATURE)
         client.read_value(device, TEMPERATURE)
     bench.set_value(device_id, TEMPERATURE, 33)
     watcher.record_button.click()

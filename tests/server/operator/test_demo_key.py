@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_server import demo_key, keys
+from mirror_server.cli import main
 from mirror_server.core.errors import Refusal
 from mirror_server.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.keys import DEFAULT_SCOPES, Gate, Scope, Standing
@@ -209,3 +211,12 @@ def test_how_a_key_stands(demo):
     assert keys.standing(demo.database, key) is Standing.IN_USE
     renewed = keys.renew(demo.database, "app", 60, NOW)
     assert [keys.standing(demo.database, one) for one in (key, renewed)] == [Standing.RENEWED, Standing.IN_USE]
+
+
+@pytest.mark.parametrize("command", [["check"], ["keys", "create", "app"]])
+def test_a_database_in_memory_is_refused_and_leaves_nothing_behind(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    told = CliRunner().invoke(main, [*command, "--database", "sqlite:///:memory:"])
+    assert told.exit_code == 1
+    assert "write it as sqlite:///FILE" in told.output
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,100 @@
+"""Tables as a sheet of Excel takes them: without time zones, and with no text that is executed."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import (
+    is_datetime64_any_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+    is_timedelta64_dtype,
+)
+
+from mirror_sdk._visible import without_formula
+from mirror_sdk.errors import ValueRefused
+from mirror_sdk.values import written
+
+MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
+"""Of a sheet that has a row of names, and of a cell."""
+
+_FIRST_DAY = pd.Timestamp("1900-03-01")
+"""Before it, Excel has one day more than the calendar, or none at all."""
+_LARGEST_NUMBER = 10**15
+"""From here on Excel has not all digits."""
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
+
+    Raises:
+        ValueRefused: It has more rows, columns or text in a cell than a sheet takes.
+    """
+    table = frame.reset_index() if any(name is not None for name in frame.index.names) else frame
+    _check_size(table)
+    columns = [_column(name, table.iloc[:, place]) for place, name in enumerate(table.columns)]
+    sheet = pd.DataFrame({place: column for place, (_, column) in enumerate(columns)}, index=table.index)
+    sheet.columns = pd.Index([title for title, _ in columns], dtype=object)
+    sheet.attrs = deepcopy(frame.attrs)
+    return sheet
+
+
+def _check_size(table: pd.DataFrame) -> None:
+    rows, columns = table.shape
+    if rows > MOST_ROWS:
+        raise ValueRefused(
+            f"the table has {rows:,} rows, and a sheet of Excel takes {MOST_ROWS:,}; write it in parts, such as"
+            f" frame.iloc[:{MOST_ROWS}], or to_parquet(file) as a whole"
+        )
+    if columns > MOST_COLUMNS:
+        raise ValueRefused(
+            f"the table has {columns:,} columns, and a sheet of Excel takes {MOST_COLUMNS:,}; choose some, or give the"
+            " long table instead of the wide one"
+        )
+
+
+def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
+    """A column, and its name with the unit or the time zone that its cells lack."""
+    title = " ".join(str(part) for part in name if part != "") if isinstance(name, tuple) else str(name)
+    dtype = column.dtype
+    if is_datetime64_any_dtype(dtype):
+        if isinstance(dtype, pd.DatetimeTZDtype):
+            title, column = f"{title} ({dtype.tz})", column.dt.tz_localize(None)
+        if (column < _FIRST_DAY).any():
+            column = column.astype(object).map(_cell, na_action="ignore")
+    elif is_timedelta64_dtype(dtype):
+        title, column = f"{title} (s)", column.dt.total_seconds()
+    elif is_integer_dtype(dtype):
+        if (column.abs() >= _LARGEST_NUMBER).any():
+            column = column.astype(object).map(str, na_action="ignore")
+    elif not is_numeric_dtype(dtype):
+        column = column.astype(object).map(_cell, na_action="ignore")
+        _check_texts(title, column)
+    return _text(title), column
+
+
+def _cell(value: object) -> object:
+    """A cell of a column of texts, or of a column of anything."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_NUMBER):
+        return value
+    return _text(written(value) if isinstance(value, bytes) else str(value))
+
+
+def _text(text: str) -> str:
+    return without_formula(_NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text))
+
+
+def _check_texts(title: str, cells: pd.Series) -> None:
+    lengths = cells.map(lambda cell: len(cell) if isinstance(cell, str) else 0, na_action="ignore")
+    if (lengths > LONGEST_TEXT).any():
+        place = int((lengths > LONGEST_TEXT).to_numpy().argmax())
+        raise ValueRefused(
+            f"row {place}, {title}: a text of {lengths.iloc[place]:,} characters, and a cell of Excel takes"
+            f" {LONGEST_TEXT:,}; cut it, such as frame[name].str[:1000], or write to_parquet(file)"
+        )

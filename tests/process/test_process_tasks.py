@@ -1,0 +1,285 @@
+"""Tasks, each a script as who has read the README and ``help()`` alone would write it: run as they run theirs.
+
+A script has the address and the key in its environment, and a folder of its own. The tests play the devices' side.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pandas as pd
+import pytest
+from conftest import StartServer
+from process_server import CALLS_THIS_MACHINE, ServerProcess, child_environment, wait_until
+
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.recording import Recording
+
+pytestmark = pytest.mark.process
+
+TASKS = Path(__file__).parent / "tasks"
+TEMPERATURE = "/3303/0/5700"
+
+_numbers = count(1)
+
+
+class Script:
+    """A script that runs, in a process of its own."""
+
+    def __init__(self, name: str, *arguments: object, folder: Path, **variables: str) -> None:
+        self.complaints = folder / f"{name}-{next(_numbers)}.txt"
+        with self.complaints.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(TASKS / name), *map(str, arguments)],
+                cwd=folder,
+                env=child_environment(MPLBACKEND="Agg", **variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def read_line(self) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self, typed: str | None = None) -> list[str]:
+        """The lines it prints to its end, which is to come without a complaint."""
+        printed, _ = self.process.communicate(typed, timeout=60)
+        complaints = self.complaints.read_text()
+        assert (self.process.returncode, complaints) == (0, ""), complaints
+        return printed.splitlines()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Scripts:
+    """Starts the scripts of one application, all in the folder of the test."""
+
+    def __init__(self, url: str, key: str, folder: Path) -> None:
+        self._folder = folder
+        self._environment = {"API_HOST": url, "API_KEY": key}
+        self._begun: list[Script] = []
+
+    def begin(self, name: str, *arguments: object, **variables: str) -> Script:
+        self._begun.append(Script(name, *arguments, folder=self._folder, **self._environment, **variables))
+        return self._begun[-1]
+
+    def run(self, name: str, *arguments: object) -> list[str]:
+        """The lines that a script prints which ends by itself."""
+        return self.begin(name, *arguments).end()
+
+    def kill(self) -> None:
+        for script in self._begun:
+            script.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The fleet of the demo. Each test has a key of its own, and looks at the devices it adds."""
+    server = ServerProcess(
+        tmp_path_factory.mktemp("shared"), "--simulate", "12", "--clock", "manual", *CALLS_THIS_MACHINE
+    )
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def key(shared_server: ServerProcess) -> str:
+    return shared_server.key()
+
+
+@pytest.fixture
+def scripts(shared_server: ServerProcess, key: str, tmp_path: Path) -> Iterator[Scripts]:
+    started = Scripts(shared_server.url, key, tmp_path)
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def client(shared_server: ServerProcess, key: str) -> Iterator[MirrorClient]:
+    with MirrorClient(shared_server.url, key) as made:
+        yield made
+        # Rules hold for the devices of the tests to come too.
+        made.delete_presubscriptions()
+
+
+@pytest.fixture
+def bench(client: MirrorClient) -> Bench:
+    return Bench(client)
+
+
+def lines_of_code(text: str) -> int:
+    """How many lines are neither empty nor part of a docstring nor a comment."""
+    described: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            if ast.get_docstring(node) is not None:
+                described.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    numbered = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(1 for number, line in numbered if line and number not in described and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("script", sorted(TASKS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_task_takes_twenty_lines(script: Path) -> None:
+    assert 0 < lines_of_code(script.read_text()) <= 20
+
+
+def test_the_temperatures_of_a_day_are_a_table_and_a_plot_and_tell_what_is_missing(
+    scripts: Scripts, bench: Bench, tmp_path: Path
+) -> None:
+    station = "weather-station-01"
+    scripts.run("temperatures_of_a_day.py", "before")
+    bench.advance(timedelta(hours=9, minutes=30))
+    bench.set_online(station, online=False)
+    bench.advance(timedelta(hours=4))
+    bench.set_online(station, online=True)
+    bench.advance(timedelta(hours=10))
+    told = scripts.run("temperatures_of_a_day.py", "day")
+    assert f"{station}: 21 hours, 3 missing" in told
+    assert "weather-station-02: 24 hours, 0 missing" in told
+    hourly = pd.read_csv(tmp_path / "day.csv", index_col=0, parse_dates=True)
+    assert len(hourly) == 24
+    assert hourly[station].isna().sum() == 3
+    assert hourly["thermometer-01"].between(15, 30).all()
+    assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_silent_devices_are_told_with_the_reason(scripts: Scripts, bench: Bench, client: MirrorClient) -> None:
+    names = ["meter-heard", "meter-cut-off", "meter-gone", "meter-never-read"]
+    for name in names:
+        bench.add_device(name, [{"path": TEMPERATURE, "value": "20", "observable": True}])
+    for name in names[:3]:
+        client.read_value(name, TEMPERATURE)
+    bench.set_online("meter-cut-off", online=False)
+    bench.deregister("meter-gone")
+    bench.advance(timedelta(hours=4))
+    client.read_value("meter-heard", TEMPERATURE)
+    told = scripts.run("silent_devices.py")
+    silent = [line.partition(",")[0] for line in told if line.startswith("meter")]
+    assert silent == ["meter-cut-off: 1 old values", "meter-gone: 1 old values"]
+    assert {name for name in names if name in told[-1]} == {"meter-never-read"}
+
+
+def test_a_week_is_recorded_over_a_restart_and_a_kill_and_read_as_one_table(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server("--simulate", "0", "--clock", "manual")
+    key, folder = server.key(), tmp_path / "week.parquet"
+    scripts = Scripts(server.url, key, tmp_path)
+    begun: list[Script] = []
+
+    def begin_recording() -> None:
+        begun.append(scripts.begin("week_recorded.py", folder))
+        assert begun[-1].read_line() == "recording"
+
+    def day(number: int) -> None:
+        """Two changes of a day, which are looked at before the day is over, since the log keeps no more."""
+        for value in (number, number + 0.5):
+            bench.set_value("thermometer", TEMPERATURE, value)
+            bench.advance(timedelta(hours=12))
+        wait_until(lambda: number + 0.5 in set(Recording(folder).events()["value_num"]), f"day {number}")
+
+    with MirrorClient(server.url, key) as client:
+        bench = Bench(client)
+        begin = bench.get_clock()
+        bench.add_device("thermometer", [{"path": TEMPERATURE, "value": "0", "observable": True}])
+        begin_recording()
+        for number in (1, 2):
+            day(number)
+        server.kill()
+        server.start()
+        for number in (3, 4):
+            day(number)
+        begun[-1].kill()
+        bench.set_value("thermometer", TEMPERATURE, 4.75)
+        begin_recording()
+        for number in (5, 6, 7):
+            day(number)
+    begun[-1].process.send_signal(signal.SIGTERM)
+    assert begun[-1].end()[0].startswith("complete from ")
+    told = scripts.run("week_read.py", folder, begin + timedelta(days=2, hours=6))
+    days = [(int(count), float(mean)) for _, count, mean in map(str.split, told[2:9])]
+    assert days[:4] + days[5:] == [(2, number + 0.25) for number in (1, 2, 3, 4, 6, 7)]
+    assert days[4] == (3, pytest.approx((4.75 + 5 + 5.5) / 3))
+    assert told[-2].split()[:2] == ["thermometer", "3.0"]
+    assert told[-1] == "complete"
+    scripts.kill()
+
+
+def test_states_and_events_are_served_by_flask(scripts: Scripts, bench: Bench) -> None:
+    device_id = bench.add_device("flask-room", [{"path": TEMPERATURE, "value": "20", "observable": True}])
+    port = free_port()
+    script = scripts.begin("states_in_flask.py", PORT=str(port))
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as web:
+
+        def serves() -> bool:
+            assert script.process.poll() is None, script.complaints.read_text()
+            try:
+                return web.get("/lately").is_success
+            except httpx.TransportError:
+                return False
+
+        def came() -> bool:
+            values = [event["value"] for event in web.get("/lately").json() if event["device_id"] == device_id]
+            return 21.5 in [value["value"] for value in values if value]
+
+        wait_until(serves, "the application", 20)
+        bench.set_value(device_id, TEMPERATURE, 21.5)
+        wait_until(came, "the event")
+        state = web.get("/devices/flask-room").json()
+        assert state["resources"][TEMPERATURE]["reported"]["value"] == 21.5
+        missing = web.get("/devices/flask-rom")
+        assert (missing.status_code, "flask-room" in missing.json()["detail"]) == (404, True)
+    complaints = script.complaints.read_text()
+    assert "Traceback" not in complaints
+    assert "Warning:" not in complaints
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_a_program_is_tested_with_the_fixtures(tmp_path: Path) -> None:
+    shutil.copy(TASKS / "tests_of_a_program.py", tmp_path / "test_program.py")
+    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=child_environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, "2 passed" in ended.stdout, ended.stderr) == (0, True, ""), ended.stdout
+
+
+def test_two_analysts_share_a_key(scripts: Scripts, bench: Bench, client: MirrorClient) -> None:
+    humidity = "/3304/0/5700"
+    names = {TEMPERATURE: "shared-warm", humidity: "shared-damp"}
+    for path, name in names.items():
+        bench.add_device(name, [{"path": path, "value": "1", "observable": True}])
+    begun = [scripts.begin("analyst.py", path, f"{name}.parquet") for path, name in names.items()]
+    assert [script.read_line() for script in begun] == ["begun", "begun"]
+    assert {tuple(rule.resource_path or ()) for rule in client.get_presubscriptions()} == {(TEMPERATURE,), (humidity,)}
+    for path, name in names.items():
+        for value in (2, 3):
+            bench.set_value(name, path, value)
+    for script in begun:
+        counted, audited = script.end("\n")
+        assert counted == "2 seen, 2 recorded"
+        assert audited.startswith("complete from ")
+    assert client.get_presubscriptions() == []

@@ -1,0 +1,231 @@
+"""What an explanation says of a device that was silent for long: by its rhythm, its last contact and who asks."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror_sdk._rhythm import Rhythm, rhythm_of
+from mirror_server.keys import Scope
+
+TEMPERATURE, ALARM = "/3303/0/5700", "/3338/0/5850"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "20", "observable": True},
+    {"path": ALARM, "value": "0", "observable": True, "auto_observable": True},
+]
+BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+CUT_OFF = "it seems cut off"
+EVERY_MINUTE = "It usually reports to this application every 60 s"
+NOTHING_TO_DO = "nothing needs to be done"
+pauses = st.lists(st.integers(1, 10**6), min_size=3, max_size=20)
+
+
+@pytest.fixture
+def device_id(bench):
+    return bench.add_device("sensor-1", RESOURCES)
+
+
+@pytest.fixture
+def sleeper(bench):
+    return bench.add_device("sleeper-1", RESOURCES, queue_mode=True)
+
+
+def report(bench, device_id, *, times=5, every_seconds=60, path=TEMPERATURE):
+    """Have the device send a value again and again; it is silent after the last one."""
+    for number in range(times):
+        bench.advance(every_seconds)
+        bench.set_value(device_id, path, f"{bench.get_clock():%H%M}{number}")
+
+
+def told_of(client, device_id, path=TEMPERATURE):
+    told = client.explain(device_id, path)
+    return str(told), told.refresh
+
+
+def test_a_device_that_goes_on_as_usual(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    words, refresh = told_of(client, device_id)
+    assert f"{EVERY_MINUTE} and was last heard at 2026-01-05T08:05:00.000Z, 0 s ago, as was to be expected." in words
+    assert refresh == (
+        f"client.read_value('{device_id}', '{TEMPERATURE}')",
+        "nothing needs to be done for later changes: the device sends them",
+    )
+
+
+def test_a_device_that_is_cut_off(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(minutes=2))
+    assert "it was silent for 60 s before, too" in told_of(client, device_id)[0]
+    bench.advance(timedelta(hours=3))
+    words, refresh = told_of(client, device_id)
+    assert f"{EVERY_MINUTE} and was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago: {CUT_OFF}." in words
+    assert NOTHING_TO_DO not in words
+    assert "the device sends each change" not in words
+    assert "which waits for the next contact of the device: see first why it is silent" in refresh[0]
+    assert refresh[1] == "later changes come by themselves once the device is heard again, and not before"
+    bench.set_online(device_id, True)
+    assert CUT_OFF not in told_of(client, device_id)[0], "it is heard again"
+
+
+def test_a_device_that_is_cut_off_among_many_that_are_not(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    bench.set_online(device_id, False)
+    other = bench.add_device("other-1", RESOURCES)
+    client.subscribe(other, TEMPERATURE)
+    report(bench, other, times=40)
+    assert (
+        f"every 60 s and was last heard at 2026-01-05T08:05:00.000Z, 40 minutes ago: {CUT_OFF}"
+        in (told_of(client, device_id)[0])
+    )
+    assert "as was to be expected" in told_of(client, other)[0]
+
+
+def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, bench, sleeper):
+    client.subscribe(sleeper, TEMPERATURE)
+    for number in range(6):
+        bench.set_value(sleeper, TEMPERATURE, str(number))
+        bench.advance(timedelta(minutes=15))
+    words, refresh = told_of(client, sleeper)
+    assert "The device sleeps" in words
+    assert "It usually reports to this application every 15 min and was last heard at" in words
+    assert CUT_OFF not in words
+    assert refresh[0].endswith("which waits until the device next makes contact")
+    assert refresh[1].startswith(NOTHING_TO_DO)
+    bench.set_online(sleeper, False)
+    bench.advance(timedelta(hours=2))
+    words, refresh = told_of(client, sleeper)
+    assert CUT_OFF in words
+    assert NOTHING_TO_DO not in words
+
+
+def test_a_device_that_makes_contact_and_has_nothing_new_is_not_cut_off(client, bench, sleeper):
+    client.subscribe(sleeper, TEMPERATURE)
+    for number in range(6):
+        bench.set_value(sleeper, TEMPERATURE, str(number))
+        bench.advance(timedelta(minutes=15))
+    bench.advance(timedelta(hours=2))
+    assert CUT_OFF not in told_of(client, sleeper)[0], "it goes on to make contact, which the directory tells"
+
+
+def test_a_rhythm_that_is_not_known_is_not_guessed(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(hours=3))
+    words, refresh = told_of(client, device_id)
+    assert "It was last heard at 2026-01-05T08:00:00.000Z, 3 hours ago; its rhythm is not known." in words
+    assert CUT_OFF not in words
+    assert (
+        refresh[1] == "nothing needs to be done for later changes: the device sends them, as long as it is in contact"
+    )
+
+
+def test_a_device_that_was_never_read(client, device_id):
+    words, _ = told_of(client, device_id)
+    assert "Nothing was ever reported" in words
+    assert "its rhythm is not known" in words
+
+
+def test_what_another_application_is_told_makes_no_rhythm_here(client, new_client, bench, device_id):
+    other = new_client()
+    other.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    words, refresh = told_of(client, device_id)
+    assert "was last heard at 2026-01-05T08:05:00.000Z, 0 s ago; its rhythm is not known" in words
+    assert "this application is told of none" in words
+    assert refresh[1].startswith("client.subscribe(")
+    assert EVERY_MINUTE in told_of(other, device_id)[0]
+
+
+def test_an_auto_observed_resource_of_a_device_that_is_cut_off(client, bench, device_id):
+    report(bench, device_id, path=ALARM)
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(hours=3))
+    words, refresh = told_of(client, device_id, ALARM)
+    assert "was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago; its rhythm is not known" in words
+    assert refresh[1].startswith("client.subscribe(")
+    assert NOTHING_TO_DO not in words
+
+
+def test_a_rule_not_applied_yet_to_a_device_that_is_cut_off(client, bench, device_id):
+    client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(hours=3))
+    words, refresh = told_of(client, device_id)
+    assert "takes effect when the device next registers or updates" in words
+    assert "apply_now=True" in refresh[1]
+
+
+def test_a_device_that_has_left_is_not_called_cut_off(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    bench.deregister(device_id)
+    bench.advance(timedelta(hours=3))
+    words, refresh = told_of(client, device_id)
+    assert "The device is not registered" in words
+    assert "It was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago." in words
+    assert CUT_OFF not in words
+    assert all("once the device has registered again" in way for way in refresh)
+
+
+def test_a_key_that_may_only_read_has_what_it_was_told(new_client, bench, device_id):
+    reader = new_client(Scope.READ)
+    words, _ = told_of(reader, device_id)
+    assert "It was last heard at" in words
+    assert "its rhythm is not known" in words
+
+
+def test_a_service_that_tells_less(client_over, bench, device_id):
+    def tell_less(request, answer):
+        if request.url.path.endswith("/contacts"):
+            answer.status_code = 404
+        return answer
+
+    client = client_over(tell_less)
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    assert "its rhythm is not known" in told_of(client, device_id)[0]
+
+
+def test_nothing_counts_as_read_by_an_explanation(client, bench, mirror, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+
+    def read():
+        mirror.services.log.store_read()
+        mirror.services.database.settle(10)
+        return mirror.services.database.look(lambda session: session.rows("SELECT app_id, read_seq FROM logs"))
+
+    before = read()
+    assert CUT_OFF not in told_of(client, device_id)[0]
+    assert read() == before
+
+
+@given(pauses)
+def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
+    contacts = [BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)]
+    rhythm = rhythm_of(contacts)
+    assert rhythm == rhythm_of(reversed(contacts)) == rhythm_of([*contacts, *contacts])
+    assert rhythm.usual.total_seconds() in seconds
+    assert rhythm.usual <= rhythm.longest == timedelta(seconds=max(seconds))
+    assert not rhythm.is_late(rhythm.longest)
+    assert not rhythm.is_late(3 * rhythm.usual)
+    assert rhythm.is_late(max(3 * rhythm.usual, rhythm.longest) + timedelta(seconds=1))
+
+
+@given(st.lists(st.integers(1, 10**6), max_size=2))
+def test_two_pauses_are_no_rhythm(seconds):
+    assert rhythm_of(BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)) is None
+
+
+def test_values_of_one_contact_are_no_pauses():
+    minutes = [BEGIN_AT + timedelta(minutes=number, milliseconds=ms) for number in range(5) for ms in (0, 4, 30)]
+    rhythm = rhythm_of(minutes)
+    assert timedelta(seconds=59) < rhythm.usual < timedelta(seconds=60)
+    assert rhythm_of(minutes[:3]) is None
+    assert Rhythm(timedelta(1), timedelta(2)).is_late(timedelta(4))

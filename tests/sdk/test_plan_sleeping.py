@@ -1,0 +1,278 @@
+"""Plans with devices that sleep: who is written to first, for how long a write waits, and what comes days later."""
+
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+
+from mirror_sdk import ValueRefused, show_progress
+
+LEVEL = "/3311/0/5851"
+SWITCH = "/3311/0/5850"
+RESOURCES = [
+    {"path": LEVEL, "value": "10", "writable": True, "observable": True},
+    {"path": SWITCH, "value": "0", "writable": True, "observable": True},
+]
+DAY_SECONDS = 24 * 3600
+CONTACT = timedelta(minutes=15)
+
+
+@pytest.fixture
+def add(bench, plain):
+    """Adds a device whose level is known; one that sleeps has fallen asleep."""
+
+    def add(name, *, sleeps=False, is_known=True):
+        device_id = bench.add_device(name, RESOURCES, queue_mode=sleeps)
+        if is_known:
+            plain.read_value(device_id, LEVEL)
+        if sleeps:
+            bench.advance(11)
+        return device_id
+
+    return add
+
+
+@pytest.fixture
+def sleepers(add):
+    return [add(f"sleeper-{number}", sleeps=True) for number in range(3)]
+
+
+@pytest.fixture
+def lights(add, sleepers):
+    """Two that are awake, added after those that sleep."""
+    return [add(f"light-{number}") for number in range(2)]
+
+
+def all_to(devices, level=40):
+    return [(device_id, LEVEL, level) for device_id in devices]
+
+
+def own_levels(bench, devices):
+    """What the devices have, which nobody has to wake them for."""
+    found = {one.id: {resource.path: resource.value for resource in one.resources} for one in bench.list_devices()}
+    return [found[device_id][LEVEL] for device_id in devices]
+
+
+def statuses(frame):
+    return frame["status"].tolist()
+
+
+def test_each_row_has_the_expiry_of_its_device_before_anything_is_sent(client, sleepers, lights):
+    frame = client.plan([*all_to([sleepers[0], lights[0]]), ("nobody", LEVEL, 1), (lights[1], LEVEL, 10)]).frame
+    assert frame["expiry_seconds"].tolist()[:2] == [3 * DAY_SECONDS, 60]
+    assert frame["sleeps"].tolist()[:2] == [True, False]
+    for column in ("expiry_seconds", "sleeps", "undoable"):
+        assert frame[column].isna().tolist() == [False, False, True, True]
+
+
+def test_a_device_that_was_silent_for_long_is_given_twice_as_long(client, bench, add):
+    sleeper = add("sleeper", sleeps=True)
+    bench.set_online(sleeper, False)
+    for days, given in [(1, 3), (4, 10), (20, 30)]:
+        bench.advance(timedelta(days=days))
+        (expiry_seconds,) = client.plan(all_to([sleeper])).frame["expiry_seconds"]
+        assert expiry_seconds == pytest.approx(given * DAY_SECONDS, abs=3600)
+
+
+def test_a_sleeping_device_takes_its_write_at_its_next_contact_and_nobody_waits(client, bench, sleepers, lights):
+    plan = client.plan(all_to([*sleepers, *lights]))
+    assert "3 devices sleep and take it at their next contact, within 3 days; nothing was sent" in repr(plan)
+    result = plan.apply()
+    assert statuses(result) == ["pending"] * 3 + ["success"] * 2
+    waits = (result["expires_at"] - result["accepted_at"]).dt.total_seconds().tolist()
+    assert waits == [3 * DAY_SECONDS] * 3 + [60] * 2
+    until = result["expires_at"].max().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert f"3 devices sleep and take it at their next contact, by {until} at the latest" in repr(plan)
+    assert "apply() looks again" in repr(plan)
+    assert plan.stopped_because is None
+    bench.advance(CONTACT)
+    assert statuses(plan.apply()) == ["success"] * 5
+    assert "sleep" not in repr(plan)
+    assert own_levels(bench, sleepers) == ["40"] * 3
+
+
+def test_those_that_sleep_may_be_waited_for_all_together(client, bench, sleepers, lights):
+    plan = client.plan(all_to([*sleepers, *lights]))
+    timer = threading.Timer(0.3, lambda: bench.advance(CONTACT))
+    timer.start()
+    assert statuses(plan.apply(timeout=30)) == ["success"] * 5
+    timer.join()
+
+
+def test_a_wait_for_those_that_sleep_ends_with_the_time_and_with_a_stop(client, sleepers, lights):
+    plan = client.plan(all_to([*sleepers, *lights]))
+    assert statuses(plan.apply(timeout=0.2)) == ["pending"] * 3 + ["success"] * 2
+    applied = []
+    thread = threading.Thread(target=lambda: applied.append(plan.apply(timeout=300)))
+    thread.start()
+    while thread.is_alive():
+        # Again: the first time may have been before it had begun.
+        plan.stop()
+        thread.join(0.1)
+    assert statuses(applied[0]) == ["pending"] * 3 + ["success"] * 2
+
+
+def test_an_expiry_that_is_given_holds_for_every_row(client, sleepers, lights):
+    result = client.plan(all_to([sleepers[0], lights[0]])).apply(expiry_seconds=3600)
+    assert (result["expires_at"] - result["accepted_at"]).dt.total_seconds().tolist() == [3600] * 2
+
+
+def test_the_canary_is_one_that_is_awake(client, bench, sleepers, lights):
+    bench.set_answer(lights[0], "reject")
+    plan = client.plan(all_to([*sleepers, *lights]))
+    assert statuses(plan.apply()) == ["queued"] * 3 + ["failure", "queued"]
+    assert f"the first write, to {LEVEL} of light-0, is failure" in repr(plan)
+    assert client.list_device_requests() == []
+    assert statuses(plan.apply()) == ["pending"] * 3 + ["failure", "success"]
+
+
+def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, bench, add):
+    away, *lights = [add(f"light-{number}") for number in range(3)]
+    bench.deregister(away)
+    bench.set_answer(lights[0], "reject")
+    plan = client.plan(all_to([away, *lights]))
+    assert statuses(plan.apply(include_offline=True, timeout=0.2)) == ["queued", "failure", "queued"]
+
+
+def test_what_sleeps_is_no_failure_and_waits_until_those_awake_have_not_failed_too_often(
+    client, bench, sleepers, lights
+):
+    bench.set_answer(lights[1], "reject")
+    plan = client.plan(all_to([*sleepers, *lights]))
+    assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
+    assert client.list_device_requests() == []
+    # What succeeded before was canary enough, and those that sleep have not answered, which is no failure.
+    assert statuses(plan.apply(max_failures=0)) == ["pending"] * 3 + ["success", "failure"]
+    assert plan.stopped_because is None
+
+
+def test_without_anybody_awake_there_is_no_canary_and_nothing_is_sent(client, sleepers):
+    plan = client.plan(all_to(sleepers))
+    with pytest.raises(
+        ValueRefused, match=r"canary=1: of the 3 writes .* none is for a device that is awake.*canary=0"
+    ):
+        plan.apply()
+    assert statuses(plan.result) == ["queued"] * 3
+    assert client.list_device_requests() == []
+    assert statuses(plan.apply(canary=0)) == ["pending"] * 3
+    # What is on its way may be looked at without a canary.
+    assert statuses(plan.apply()) == ["pending"] * 3
+
+
+def test_a_single_write_to_a_device_that_sleeps_needs_no_canary(client, sleepers):
+    plan = client.plan(all_to(sleepers[:1]))
+    assert "1 device sleeps and takes it at its next contact, within 3 days" in repr(plan)
+    assert statuses(plan.apply()) == ["pending"]
+
+
+def fall_asleep(bench, devices, days):
+    """Time goes on; the devices make contact at its end, or with ``days=0`` at once."""
+    for device_id in devices:
+        bench.set_online(device_id, False)
+    bench.advance(timedelta(days=days))
+    for device_id in devices:
+        bench.set_online(device_id, True)
+
+
+def test_an_outcome_of_days_ago_is_found_in_another_program_and_nothing_is_written_again(
+    client, new_client, bench, sleepers, lights, tmp_path
+):
+    plan = client.plan(all_to([*sleepers, *lights]))
+    first = plan.apply()
+    plan.save(tmp_path / "plan.json")
+    fall_asleep(bench, sleepers, days=1)
+    # The service has forgotten the async-ids and the answers when somebody looks.
+    fall_asleep(bench, sleepers, days=2)
+    for device_id in (*sleepers, *lights):
+        bench.set_value(device_id, LEVEL, 7)
+    loaded = client.load_plan(tmp_path / "plan.json")
+    assert loaded.frame.equals(plan.frame)
+    assert statuses(loaded.result) == statuses(first) == ["pending"] * 3 + ["success"] * 2
+    again = loaded.apply()
+    assert again["async_id"].tolist() == first["async_id"].tolist()
+    assert statuses(again) == ["success"] * 5
+    assert again["accepted_at"].equals(first["accepted_at"])
+    assert again["finished_at"].notna().all()
+    assert own_levels(bench, [*sleepers, *lights]) == ["7"] * 5
+    # The plan that stayed in its program sees the same.
+    assert statuses(plan.apply()) == ["success"] * 5
+    loaded.save(tmp_path / "plan.json")
+    assert client.load_plan(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])
+
+
+def test_a_write_that_expired_days_ago_is_a_failure_in_another_program(client, bench, sleepers, tmp_path):
+    bench.set_online(sleepers[0], False)
+    plan = client.plan(all_to(sleepers[:1]))
+    plan.apply()
+    plan.save(tmp_path / "plan.json")
+    fall_asleep(bench, sleepers, days=3.1)
+    bench.set_online(sleepers[0], False)
+    bench.advance(timedelta(days=1.1))
+    again = client.load_plan(tmp_path / "plan.json").apply()
+    assert (statuses(again), again["category"].tolist()) == (["failure"], ["REQUEST_EXPIRED"])
+
+
+def test_what_another_write_has_replaced_is_not_written_again_days_later(client, plain, bench, sleepers, tmp_path):
+    plan = client.plan(all_to(sleepers[:1]))
+    plan.apply()
+    plan.save(tmp_path / "plan.json")
+    bench.advance(1)
+    plain.begin_write(sleepers[0], LEVEL, 60)
+    fall_asleep(bench, sleepers, days=1)
+    fall_asleep(bench, sleepers, days=2)
+    assert statuses(client.load_plan(tmp_path / "plan.json").apply()) == ["pending"]
+    assert client.list_device_requests() == []
+    assert own_levels(bench, sleepers[:1]) == ["60"]
+
+
+def test_what_a_saved_plan_left_for_a_sleeper_is_waited_for_in_another_program(client, bench, sleepers, tmp_path):
+    plan = client.plan(all_to(sleepers))
+    plan.apply(canary=0)
+    plan.save(tmp_path / "plan.json")
+    loaded = client.load_plan(tmp_path / "plan.json")
+    assert "3 devices sleep and take it at their next contact, by 20" in repr(loaded)
+    assert statuses(loaded.apply()) == ["pending"] * 3
+    assert [len(client.list_device_requests(device_id)) for device_id in sleepers] == [1] * 3
+    bench.advance(CONTACT)
+    assert statuses(loaded.apply()) == ["success"] * 3
+
+
+def test_a_file_of_the_version_before_is_loaded(client, lights, tmp_path):
+    file = tmp_path / "plan.json"
+    client.plan(all_to(lights)).save(file)
+    content = json.loads(file.read_text())
+    content["version"] = 1
+    for write in content["writes"]:
+        del write["sleeps"], write["expiry_seconds"], write["request"]
+    file.write_text(json.dumps(content))
+    assert statuses(client.load_plan(file).apply()) == ["success"] * 2
+
+
+def test_two_plans_at_once_leave_their_writes_in_order(client, new_client, bench, sleepers):
+    one, other = client.plan(all_to(sleepers[:1], 40)), client.plan(all_to(sleepers[:1], 50))
+    assert statuses(one.apply()) == statuses(other.apply()) == ["pending"]
+    assert client.plan(all_to(sleepers[:1], 60)).frame["check"].tolist() == ["pending"]
+    bench.advance(CONTACT)
+    assert statuses(other.apply()) == statuses(one.apply()) == ["success"]
+    assert own_levels(bench, sleepers[:1]) == ["50"]
+
+
+def test_those_that_sleep_have_a_bar_of_their_own(client, sleepers, lights, capsys):
+    show_progress(True)
+    try:
+        client.plan(all_to([*sleepers, *lights])).apply()
+    finally:
+        show_progress(None)
+    told = capsys.readouterr().err
+    assert "| 0/2 [" in told
+    assert "left for sleeping devices:   0%" in told
+    assert "| 0/3 [" in told
+
+
+def test_a_write_that_waits_for_a_sleeper_can_be_undone_before_it_was_taken(client, bench, sleepers):
+    plan = client.plan(all_to(sleepers[:1]))
+    plan.apply()
+    assert statuses(plan.undo().apply()) == ["pending"]
+    bench.advance(CONTACT)
+    assert own_levels(bench, sleepers[:1]) == ["10"]

@@ -1,0 +1,158 @@
+"""What of a plan can be undone, told before it is applied, and what is read first so that it can."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirror_sdk import AccessDenied, CallTimeout
+from mirror_sdk.plan import reading
+from mirror_server.keys import Scope
+
+LEVEL, SWITCH, COLOUR = "/3311/0/5851", "/3311/0/5850", "/3311/0/5706"
+OWN = "/10250/0/1"
+PATHS = (LEVEL, SWITCH, COLOUR, OWN)
+RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
+
+
+@pytest.fixture
+def lights(bench):
+    return [bench.add_device(f"light-{number}", RESOURCES) for number in range(3)]
+
+
+def all_to(devices, level=40):
+    return [(device_id, LEVEL, level) for device_id in devices]
+
+
+def undoable(plan):
+    return plan.frame["undoable"].tolist()
+
+
+def test_what_was_never_reported_cannot_be_undone_and_the_plan_says_so(client, lights):
+    client.read_value(lights[0], LEVEL)
+    plan = client.plan(all_to(lights))
+    assert undoable(plan) == [True, False, False]
+    assert plan.frame["reason"].isna().tolist() == [True, False, False]
+    assert "it cannot be undone: nothing was reported" in plan.frame["reason"][1]
+    assert "2 cannot be undone" in repr(plan)
+    plan.apply()
+    back = plan.undo().frame.set_index("device_id")["decision"]
+    assert [back[device_id] for device_id in lights] == ["write", "refuse", "refuse"]
+
+
+def test_a_value_that_cannot_be_written_back_is_told_before(client, bench, lights):
+    for number, text in enumerate(["1000", "bright"]):
+        bench.set_value(lights[number], LEVEL, text)
+        client.read_value(lights[number], LEVEL)
+    plan = client.plan(all_to(lights[:2]))
+    assert undoable(plan) == [False, False]
+    assert "it cannot be undone: " in plan.frame["reason"][0]
+    assert "from 0 to 100" in plan.frame["reason"][0]
+    plan.apply()
+    assert plan.undo().frame["decision"].tolist() == ["refuse", "refuse"]
+
+
+def test_what_is_not_known_is_read_first(client, lights):
+    plan = client.plan(all_to(lights), read_first=True)
+    assert undoable(plan) == [True] * 3
+    assert plan.frame["current_num"].tolist() == [10.0] * 3
+    assert client.list_device_requests() == []
+    plan.apply()
+    plan.undo().apply()
+    assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
+
+
+def test_a_plan_that_is_read_first_writes_nothing(client, lights):
+    client.plan(all_to(lights), read_first=True)
+    assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
+
+
+def test_what_is_read_first_may_be_so_already(client, lights):
+    assert client.plan(all_to(lights, 10)).frame["check"].tolist() == ["ok"] * 3
+    assert client.plan(all_to(lights, 10), read_first=True).frame["check"].tolist() == ["already_so"] * 3
+
+
+def test_a_device_is_asked_only_for_what_is_not_known(client, bench, lights):
+    client.read_value(lights[0], LEVEL)
+    client.write_value(lights[1], LEVEL, 20)
+    bench.set_value(lights[0], LEVEL, 11)
+    bench.set_value(lights[1], LEVEL, 21)
+    wanted = [*all_to(lights), (lights[0], LEVEL, 40), ("nobody", LEVEL, 1), (lights[2], SWITCH, "bright")]
+    plan = client.plan(wanted, read_first=True)
+    assert plan.frame["current_num"].tolist()[:3] == [10.0, 20.0, 10.0]
+    assert client.get_device(lights[2])[SWITCH].reported is None
+
+
+def test_a_write_that_may_have_acted_is_read_anew(client, bench, lights):
+    client.read_value(lights[0], LEVEL)
+    bench.set_online(lights[0], False)
+    request = client.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
+    bench.set_answer(lights[0], "silent")
+    bench.set_online(lights[0], True)
+    bench.advance(timedelta(seconds=301))
+    assert request.exception(10).category == "TIMEOUT"
+    bench.set_answer(lights[0], "normal")
+    bench.set_value(lights[0], LEVEL, 20)
+    assert client.plan(all_to(lights[:1])).frame["current_num"].tolist() == [10.0]
+    assert client.plan(all_to(lights[:1]), read_first=True).frame["current_num"].tolist() == [20.0]
+
+
+def test_a_device_that_sleeps_is_not_asked(client, bench):
+    sleeper = bench.add_device("sleeper", RESOURCES, queue_mode=True)
+    bench.advance(11)
+    plan = client.plan(all_to([sleeper]), read_first=True)
+    assert undoable(plan) == [False]
+    assert client.list_device_requests() == []
+
+
+def test_one_that_does_not_tell_is_named_with_the_reason_and_the_others_are_read(client, bench, lights):
+    bench.set_answer(lights[1], "reject")
+    plan = client.plan(all_to(lights), read_first=True)
+    assert undoable(plan) == [True, False, True]
+    assert "asked for its value now, it told none (REJECTED)" in plan.frame["reason"][1]
+
+
+def test_more_devices_than_are_asked_at_once_are_all_read(client, bench):
+    many = [bench.add_device(f"device-{number}", RESOURCES) for number in range(19)]
+    assert undoable(client.plan(all_to(many), read_first=True)) == [True] * 19
+
+
+def test_a_device_that_is_cut_off_holds_a_plan_for_a_while_only(client, bench, lights, monkeypatch):
+    monkeypatch.setattr(reading, "_LATE_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.1)
+    bench.set_online(lights[1], False)
+    plan = client.plan(all_to(lights), read_first=True)
+    assert undoable(plan) == [True, False, True]
+    assert "(no answer)" in plan.frame["reason"][1]
+
+
+def test_the_time_of_the_call_holds_for_its_reads_too(client, bench, lights):
+    bench.set_online(lights[1], False)
+    with pytest.raises(CallTimeout, match=r"read first took longer than timeout=0\.5 s"):
+        client.plan(all_to(lights), read_first=True, timeout=0.5)
+
+
+def test_a_key_that_may_only_look_reads_nothing_first(new_client, lights):
+    reader = new_client(Scope.SUBSCRIBE, Scope.READ)
+    plan = reader.plan(all_to(lights))
+    assert undoable(plan) == [False] * 3
+    with pytest.raises(AccessDenied):
+        new_client(Scope.SUBSCRIBE).plan(all_to(lights), read_first=True)
+
+
+WANTED = {LEVEL: 40, SWITCH: True, COLOUR: "#ffffff", OWN: "else"}
+BEFORE = st.one_of(st.sampled_from(["0", "1", "10", "100", "101", "-3", "1e3", "nan", "", "true", "bright"]), st.text())
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.tuples(*(BEFORE for _ in PATHS)))
+def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(client, bench, texts):
+    device_id = bench.add_device(f"any-{len(bench.list_devices())}", RESOURCES)
+    for path, text in zip(PATHS, texts, strict=True):
+        bench.set_value(device_id, path, text)
+    plan = client.plan([(device_id, path, value) for path, value in WANTED.items()], read_first=True)
+    sent = plan.frame[plan.frame["decision"] == "write"].set_index("path")["undoable"]
+    plan.apply(canary=0)
+    back = plan.undo().frame.set_index("path")["decision"]
+    assert {path: back[path] != "refuse" for path in sent.index} == sent.to_dict()

@@ -1,0 +1,228 @@
+"""The bounds of a recording are the service's instants, however far its clock is from the one here."""
+
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recording_readers import make_older
+
+from mirror_sdk import MirrorClient
+from mirror_sdk.recording import Recording, layout
+from mirror_sdk.recording.coverage import Span, is_covered, merge
+from mirror_sdk.recording.recorder import Tape
+from mirror_sdk.wire.routes import TIME_HEADER
+
+TEMPERATURE = "/3303/0/5700"
+AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.parquet"
+
+
+@pytest.fixture(params=[-60, 60], ids=["behind", "ahead"])
+def here(request, bench, monkeypatch):
+    """The clock of the client, which is two months from that of the service."""
+    now = bench.get_clock() + timedelta(days=request.param)
+    monkeypatch.setitem(Tape.__init__.__kwdefaults__, "now", lambda: now)
+    return now
+
+
+@pytest.fixture
+def change(here, bench, client, device_id):
+    """Changes the temperature, which is observed."""
+    client.subscribe(device_id, TEMPERATURE)
+    bench.advance(1)
+
+    def change(value):
+        bench.advance(60)
+        bench.set_value(device_id, TEMPERATURE, value)
+        return bench.get_clock()
+
+    return change
+
+
+def is_complete(folder, instant):
+    return Recording(folder).as_of(instant).attrs["mirror"]["complete"]
+
+
+def changes_complete(folder, begin, end):
+    return Recording(folder).changes(begin, end).attrs["mirror"]["complete"]
+
+
+@pytest.mark.filterwarnings("ignore::mirror_sdk.GapWarning")
+def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, change, folder):
+    begun_at = bench.get_clock()
+    with client.record(folder):
+        change(1.0)
+        ended_at = bench.advance(60)
+    assert set(Recording(folder).events()["received_at"]) == {here}
+    audit = Recording(folder).audit()
+    assert (audit.from_at, audit.until_at, audit.sealed_until_at) == (begun_at, ended_at, ended_at)
+    assert Recording(folder).events().attrs["mirror"]["taken_at"].startswith(f"{ended_at:%Y-%m-%dT%H:%M:%S}")
+    assert is_complete(folder, begun_at)
+    assert is_complete(folder, ended_at)
+    assert changes_complete(folder, begun_at, ended_at)
+    for later in (MILLISECOND, timedelta(days=60), timedelta(days=700)):
+        assert not is_complete(folder, ended_at + later)
+        assert not changes_complete(folder, begun_at, ended_at + later)
+
+    # What nobody recorded is read from the log by the next one.
+    between = change(2.0)
+    with client.record(folder):
+        continued_at = change(3.0)
+    assert Recording(folder).audit().from_at == begun_at
+    assert all(is_complete(folder, instant) for instant in (begun_at, ended_at, between, continued_at))
+
+    # What the log has dropped by then is not.
+    inside = change(4.0)
+    bench.advance(timedelta(hours=25))
+    with client.record(folder):
+        resumed_at = bench.get_clock()
+        behind = change(5.0)
+    assert not Recording(folder).audit().complete
+    assert is_complete(folder, continued_at)
+    assert not is_complete(folder, inside)
+    assert not is_complete(folder, resumed_at - MILLISECOND)
+    assert is_complete(folder, behind)
+    assert changes_complete(folder, resumed_at, behind)
+    assert not changes_complete(folder, continued_at, behind)
+
+
+def test_a_recording_that_runs_is_complete_up_to_its_last_look(client, bench, change, folder):
+    with client.record(folder) as recorder:
+        looked_at = bench.get_clock()
+        assert is_complete(folder, looked_at)
+        assert not is_complete(folder, looked_at + MILLISECOND)
+        later = bench.advance(3600)
+        assert not is_complete(folder, later)
+    assert recorder.audit().until_at == later
+    assert is_complete(folder, later)
+
+
+def test_a_fleet_without_a_device_is_known_too(new_client, bench, mirror, folder):
+    client = new_client()
+    with client.record(folder):
+        begun_at = bench.get_clock()
+        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+        bench.advance(60)
+        bench.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
+        later = bench.advance(1)
+    assert is_complete(folder, later)
+    assert len(Recording(folder).as_of(begun_at)) == 0
+    assert not is_complete(folder, later + MILLISECOND)
+
+
+class Silent(httpx.BaseTransport):
+    """The service, which does not tell its time before it is told to."""
+
+    def __init__(self, transport):
+        self._transport = transport
+        self.tells = False
+
+    def handle_request(self, request):
+        answer = self._transport.handle_request(request)
+        if not self.tells and TIME_HEADER in answer.headers:
+            del answer.headers[TIME_HEADER]
+        return answer
+
+
+@pytest.fixture
+def silent(mirror):
+    return Silent(mirror.transport)
+
+
+@pytest.fixture
+def silent_client(mirror, silent):
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=silent) as made:
+        yield made
+
+
+def test_what_the_service_does_not_tell_is_not_known(silent, silent_client, bench, device_id, folder):
+    with silent_client.record(folder):
+        begun_at = bench.advance(60)
+    audit = Recording(folder).audit()
+    assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
+    assert str(audit).startswith("complete from a time the service did not tell to a time the service did not tell: 0")
+    assert not is_complete(folder, begun_at)
+
+    # A service that was renewed tells it: nothing lies between its state table and the last look.
+    silent.tells = True
+    with silent_client.record(folder):
+        renewed_at = bench.advance(60)
+        ended_at = bench.advance(60)
+    audit = Recording(folder).audit()
+    assert (audit.complete, audit.from_at, audit.until_at) == (True, None, ended_at)
+    assert not is_complete(folder, begun_at - MILLISECOND)
+    assert is_complete(folder, renewed_at)
+
+    silent.tells = False
+    with silent_client.record(folder):
+        bench.advance(60)
+    assert Recording(folder).audit().until_at is None
+    assert is_complete(folder, renewed_at)
+    assert not is_complete(folder, ended_at + MILLISECOND)
+
+
+def test_the_times_of_an_older_recording_are_not_those_of_the_service(client, here, change, folder):
+    with client.record(folder):
+        instant = change(1.0)
+    make_older(folder, here)
+    audit = Recording(folder).audit()
+    assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
+    assert not is_complete(folder, instant)
+    with client.record(folder):
+        later = change(2.0)
+    assert layout.beside(folder).exists()
+    assert Recording(folder).audit().complete
+    assert not is_complete(folder, instant - MILLISECOND)
+    assert is_complete(folder, later)
+    assert Recording(folder).events()["value_num"].tolist() == [1.0, 2.0]
+
+
+def at(minute):
+    return AT + timedelta(minutes=minute)
+
+
+def test_an_instant_that_was_there_twice_is_not_known():
+    set_back = [Span(0, 5, at(0), at(10)), Span(5, 9, at(4), at(20))]
+    assert is_covered(set_back, at(1), at(3))
+    assert not is_covered(set_back, at(1), at(7))
+    assert not is_covered(set_back, at(4), at(7))
+    assert is_covered(set_back, at(11), at(20))
+    assert not is_covered(set_back, at(1), at(20))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["goes on", "gap", "untold"])), max_size=8),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+def test_what_is_covered_lies_between_two_looks_without_a_loss(steps, minute, width):
+    """Against the looks themselves, minute by minute: each step is so many minutes after the one before."""
+    spans, lost, minutes = [Span(0, 0, at(0), at(0))], set(), 0
+    for passed, how in steps:
+        before, minutes = minutes, minutes + passed
+        seq = spans[-1].seq
+        if how == "goes on":
+            known = spans[-1].until_at
+            spans.append(Span(seq, seq + 1, known or at(minutes), at(minutes)))
+            if known is None:
+                lost.update(range(before + 1, minutes))
+        else:
+            instant = at(minutes) if how == "gap" else None
+            spans.append(Span(seq, seq + 1, instant, instant))
+    covered = {
+        one
+        for span in merge(spans)
+        if span.from_at and span.until_at
+        for one in range((span.from_at - AT) // timedelta(minutes=1), (span.until_at - AT) // timedelta(minutes=1) + 1)
+    }
+    asked = set(range(minute, minute + width + 1))
+    if is_covered(merge(spans), at(minute), at(minute + width)):
+        assert asked <= covered
+    assert merge(merge(spans)) == merge(spans)

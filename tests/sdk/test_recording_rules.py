@@ -1,0 +1,440 @@
+"""What of a recording is subscribed: told where nothing covers it, and added for as long as it is recorded."""
+
+import shutil
+import warnings
+
+import httpx
+import pytest
+from blocking import Blocking
+
+from mirror_sdk import (
+    AccessDenied,
+    AsyncMirrorClient,
+    ConnectionFailed,
+    MirrorClient,
+    NotSubscribedWarning,
+    PresubscriptionRule,
+    ValueRefused,
+)
+from mirror_sdk.recording import layout, read_recording
+from mirror_server.keys import Scope
+
+URL = "http://mirror.localhost"
+TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
+RESOURCES = [
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+]
+TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def sensors(bench):
+    """Five of them by name -> id, of two types, and one without a temperature."""
+    found = {
+        f"sensor-{number}": bench.add_device(f"sensor-{number}", RESOURCES, endpoint_type="AB"[number % 2])
+        for number in range(1, 6)
+    }
+    found["lamp"] = bench.add_device("lamp", RESOURCES[1:], endpoint_type="Lamp")
+    return found
+
+
+def told(client, folder, **options):
+    """What is said when a recorder begins."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client.record(folder, **options).stop()
+    assert {warning.category for warning in caught} <= {NotSubscribedWarning}
+    return [str(warning.message) for warning in caught]
+
+
+def recorded(recorder):
+    frame = read_recording(recorder.path)
+    return frame[frame["event"] == "observation"]["value_num"].tolist()
+
+
+# What nothing covers
+
+
+def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors, folder):
+    (said,) = told(client, folder, paths=["/3303/*", SWITCH, "/9999/*"])
+    assert "/3303/* of 5 devices (sensor-1, sensor-2, sensor-3, 2 more)" in said
+    assert f"{SWITCH} of 6 devices (lamp, sensor-1, sensor-2, 3 more)" in said
+    assert "/9999/* (which no registered device has)" in said
+    assert "subscribe=True" in said
+    assert "add_presubscriptions()" in said
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        (
+            [
+                {},
+                {"resource_path": ["/3303/*"]},
+                {"resource_path": ["/33*"]},
+                {"resource_path": [TEMPERATURE]},
+                {"endpoint_name": "sensor-*"},
+            ],
+            None,
+        ),
+        ([{"endpoint_type": "A"}], "3 devices (sensor-1, sensor-3, sensor-5)"),
+        ([{"endpoint_name": "sensor-1", "endpoint_type": "B"}], "4 devices (sensor-2, sensor-3, sensor-4, 1 more)"),
+        (
+            [
+                {"endpoint_name": "sensor-1", "endpoint_type": "A"},
+                {"resource_path": ["/3303/0/57"]},
+                {"resource_path": ["/3311/*"]},
+            ],
+            "5 devices",
+        ),
+    ],
+    ids=["all", "a type", "one", "none"],
+)
+def test_what_a_rule_covers_is_not_told(plain, sensors, folder, rules, left):
+    for rule in rules:
+        plain.put_presubscriptions([rule])
+        said = told(plain, folder, paths=["/3303/*"])
+        assert (said == []) if left is None else (f"covers /3303/* of {left}" in said[0]), rule
+
+
+@pytest.mark.parametrize("by_rule", [False, True])
+def test_what_is_subscribed_otherwise_is_not_told(plain, sensors, folder, by_rule):
+    if by_rule:
+        plain.put_presubscriptions([{"endpoint_name": "sensor-1"}], apply_now=True)
+        plain.delete_presubscriptions()
+    else:
+        plain.subscribe("sensor-1", TEMPERATURE)
+    assert told(plain, folder, devices=["sensor-1"], paths=["/3303/*"]) == []
+    (said,) = told(plain, folder.with_name("all"), paths=["/3303/*"])
+    assert "4 devices (sensor-2, " in said
+
+
+def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, folder):
+    other = new_client()
+    other.subscribe("sensor-1", TEMPERATURE)
+    other.put_presubscriptions([{}], apply_now=True)
+    (said,) = told(client, folder, devices=["sensor-1"], paths=["/3303/*"])
+    assert "1 device (sensor-1)" in said
+
+
+def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, bench, folder, monkeypatch):
+    """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
+    monkeypatch.setattr("mirror_sdk.recording.subscribing._MOST_ASKED", 2)
+    for number in range(5):
+        bench.add_device(f"d{number}", RESOURCES)
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
+        other.put_presubscriptions([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
+    bench.advance(1)
+    (said,) = told(plain, folder, paths=["/3303/*"])
+    assert "/3303/* of 4 devices (d0, " in said
+
+
+def test_a_device_that_left_is_not_told_of(plain, bench, sensors, folder):
+    plain.put_presubscriptions([{"endpoint_name": name} for name in sensors if name != "sensor-2"])
+    bench.deregister(sensors["sensor-2"])
+    assert told(plain, folder, paths=["/3303/*"]) == []
+
+
+def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, folder):
+    for rule in (
+        {"endpoint_type": "Later", "resource_path": ["/9999/0/1"]},
+        {"resource_path": ["/9999/1*"]},
+        {"resource_path": ["/99*"]},
+        {"endpoint_type": "Later"},
+    ):
+        plain.put_presubscriptions([rule])
+        assert told(plain, folder, paths=["/9999/*"]) == [], rule
+    plain.put_presubscriptions([{"resource_path": ["/998*"]}])
+    assert told(plain, folder, paths=["/9999/*"]) != []
+
+
+def test_a_rule_for_devices_to_come_covers_no_others(plain, bench, sensors, folder):
+    plain.put_presubscriptions([{"endpoint_name": "sensor-2"}])
+    bench.deregister(sensors["sensor-1"])
+    bench.deregister(sensors["sensor-2"])
+    assert told(plain, folder, devices=["sensor-2"], paths=["/3303/*"]) == []
+    (said,) = told(plain, folder.with_name("other"), devices=["sensor-1"], paths=["/3303/*"])
+    assert "which no registered device has" in said
+
+
+def test_who_records_everything_is_told_nothing(plain, sensors, folder):
+    assert told(plain, folder) == []
+    assert told(plain, folder.with_name("one"), devices=["sensor-1"]) == []
+
+
+def test_it_is_told_each_time_until_something_covers_it(plain, sensors, folder):
+    assert told(plain, folder, paths=["/3303/*"])
+    assert told(plain, folder, paths=["/3303/*"])
+    plain.add_presubscriptions([TEMPERATURES])
+    assert told(plain, folder, paths=["/3303/*"]) == []
+
+
+def test_it_is_told_at_the_line_of_the_caller(mirror, sensors, folder):
+    with (
+        MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client,
+        pytest.warns(NotSubscribedWarning) as caught,
+    ):
+        client.record(folder, paths=["/3303/*"]).stop()
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_it_is_told_at_the_line_of_the_caller_of_the_twin(mirror, sensors, folder, loop):
+    async def record():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            recorder = await client.record(folder, paths=["/3303/*"])
+            await recorder.stop()
+
+    with pytest.warns(NotSubscribedWarning) as caught:
+        loop.run(record())
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_warning_that_is_an_error_leaves_no_recorder_behind(client, sensors, folder):
+    with pytest.raises(NotSubscribedWarning):
+        client.record(folder, paths=["/3303/*"])
+    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
+
+
+def test_a_key_that_may_not_look_is_told_that_it_is_not_known(new_client, sensors, folder):
+    (said,) = told(new_client(Scope.READ), folder, paths=["/3303/*"])
+    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
+
+
+# Rules that are there while it records
+
+
+def test_rules_are_there_while_it_records_and_gone_at_the_end(client, bench, sensors, folder):
+    client.put_presubscriptions([{"endpoint_name": "others"}])
+    others = client.get_presubscriptions()
+    with client.record(folder, paths=["/3303/*"], subscribe=True) as recorder:
+        assert client.get_presubscriptions() == [*others, TEMPERATURES]
+        bench.advance(1)
+        bench.set_value(sensors["sensor-1"], TEMPERATURE, "30")
+    assert client.get_presubscriptions() == others
+    assert sorted(recorded(recorder)) == [21.5] * 5 + [30.0]
+    assert recorder.audit().complete
+    assert not layout.rules_path(folder).exists()
+
+
+def test_each_device_that_is_named_gets_a_rule(plain, sensors, folder):
+    names = ["sensor-1", "lamp"]
+    with plain.record(folder, devices=names, paths=[SWITCH], subscribe=True):
+        rules = plain.get_presubscriptions()
+    assert rules == [PresubscriptionRule(endpoint_name=sensors[name], resource_path=[SWITCH]) for name in names]
+    with plain.record(folder.with_name("all"), subscribe=True):
+        assert plain.get_presubscriptions() == [PresubscriptionRule()]
+    assert plain.get_presubscriptions() == []
+
+
+def test_a_rule_that_was_there_stays(client, sensors, folder):
+    client.put_presubscriptions([TEMPERATURES])
+    with client.record(folder, paths=["/3303/*"], subscribe=True):
+        assert client.get_presubscriptions() == [TEMPERATURES]
+    assert client.get_presubscriptions() == [TEMPERATURES]
+
+
+@pytest.mark.parametrize("first_ends", ["first", "last"])
+def test_of_two_recorders_one_takes_the_rule_away(plain, sensors, folder, first_ends):
+    first = plain.record(folder, paths=["/3303/*"], subscribe=True)
+    second = plain.record(folder.with_name("second"), paths=["/3303/*"], subscribe=True)
+    assert plain.get_presubscriptions() == [TEMPERATURES]
+    if first_ends == "last":
+        second.stop()
+        assert plain.get_presubscriptions() == [TEMPERATURES]
+    first.stop()
+    assert plain.get_presubscriptions() == []
+    second.stop()
+    assert plain.get_presubscriptions() == []
+
+
+def test_a_rule_that_others_took_away_meanwhile_is_not_missed(plain, sensors, folder):
+    with plain.record(folder, paths=["/3303/*"], subscribe=True):
+        plain.put_presubscriptions([{"endpoint_name": "others"}])
+    assert plain.get_presubscriptions() == [PresubscriptionRule(endpoint_name="others")]
+
+
+def test_a_with_block_that_fails_takes_them_away(client, sensors, folder):
+    def fail():
+        with client.record(folder, paths=["/3303/*"], subscribe=True):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fail()
+    assert client.get_presubscriptions() == []
+
+
+def test_a_client_that_is_closed_takes_them_away(mirror, sensors, folder):
+    key = mirror.new_key()
+    with MirrorClient(URL, key, transport=mirror.transport) as watching:
+        closing = MirrorClient(URL, key, transport=mirror.transport)
+        closing.record(folder, paths=["/3303/*"], subscribe=True)
+        assert watching.get_presubscriptions() == [TEMPERATURES]
+        closing.close()
+        assert watching.get_presubscriptions() == []
+
+
+@pytest.mark.parametrize("subscribes", [False, True])
+def test_what_a_killed_one_left_is_taken_away_by_the_next(client, sensors, folder, subscribes):
+    left = folder.with_name("left")
+    with client.record(folder, paths=["/3303/*"], subscribe=True):
+        shutil.copytree(folder, left)
+        shutil.copytree(layout.beside(folder), layout.beside(left))
+    client.put_presubscriptions([TEMPERATURES, {"endpoint_name": "others"}])
+    with client.record(left, paths=["/3303/*"], subscribe=subscribes):
+        assert TEMPERATURES in client.get_presubscriptions()
+    assert client.get_presubscriptions() == [PresubscriptionRule(endpoint_name="others")]
+    assert not layout.rules_path(left).exists()
+
+
+def test_what_was_noted_for_another_key_is_not_taken_away(client, new_client, sensors, folder):
+    with client.record(folder, paths=["/3303/*"], subscribe=True):
+        left = folder.with_name("left")
+        shutil.copytree(layout.beside(folder), layout.beside(left))
+    other = new_client()
+    other.put_presubscriptions([TEMPERATURES])
+    other.record(left, paths=["/3303/*"], subscribe=True).stop()
+    assert other.get_presubscriptions() == [TEMPERATURES]
+
+
+class Cut:
+    """A network that can be cut, before or after a request was heard."""
+
+    def __init__(self, mirror, *, twin):
+        self.inner = mirror.async_transport if twin else mirror.transport
+        self.cuts = lambda request: None
+
+    def transport(self):
+        cut = self
+
+        class Sync(httpx.BaseTransport):
+            def handle_request(self, request):
+                when = cut.cuts(request)
+                if when != "before":
+                    answer = cut.inner.handle_request(request)
+                    if when is None:
+                        return answer
+                    answer.read()
+                raise httpx.ConnectError("cut")
+
+        class Async(httpx.AsyncBaseTransport):
+            async def handle_async_request(self, request):
+                when = cut.cuts(request)
+                if when != "before":
+                    answer = await cut.inner.handle_async_request(request)
+                    if when is None:
+                        return answer
+                    await answer.aread()
+                raise httpx.ConnectError("cut")
+
+        return Sync() if isinstance(self.inner, httpx.BaseTransport) else Async()
+
+
+@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
+def cut(mirror, request):
+    """A network, a client behind it, and one of the same key that is never cut off."""
+    network = Cut(mirror, twin=request.param == "AsyncMirrorClient")
+    key = mirror.new_key()
+    if request.param == "MirrorClient":
+        made = MirrorClient(URL, key, transport=network.transport(), max_retries=0)
+    else:
+        twin = AsyncMirrorClient(URL, key, transport=network.transport(), max_retries=0)
+        made = Blocking(twin, request.getfixturevalue("loop"))
+    with MirrorClient(URL, key, transport=mirror.transport) as near:
+        yield network, made, near
+    made.close()
+
+
+def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, sensors, folder, caplog):
+    network, client, near = cut
+    recorder = client.record(folder, paths=["/3303/*"], subscribe=True)
+    network.cuts = lambda request: "before"
+    recorder.stop()
+    assert "are still there" in caplog.text
+    assert near.get_presubscriptions() == [TEMPERATURES]
+    network.cuts = lambda request: None
+    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
+    assert near.get_presubscriptions() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["GET", "PUT"])
+def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when):
+    """Cut once, before or after the service heard it; or in the state that is read when they are there."""
+    network, client, near = cut
+    asked = []
+
+    def cuts(request):
+        if request.method == what and request.url.path == "/v2/subscriptions" and not asked:
+            asked.append(request)
+            return when
+        return None
+
+    network.cuts = cuts
+    with pytest.raises(ConnectionFailed):
+        client.record(folder, paths=["/3303/*"], subscribe=True)
+    assert near.get_presubscriptions() == []
+    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
+
+
+def test_a_state_that_cannot_be_read_leaves_no_rules(cut, sensors, folder):
+    network, client, near = cut
+    seen = []
+
+    def cuts(request):
+        if request.url.path.endswith("/echo"):
+            seen.append(near.get_presubscriptions())
+            return "before"
+        return None
+
+    network.cuts = cuts
+    with pytest.raises(ConnectionFailed):
+        client.record(folder, paths=["/3303/*"], subscribe=True)
+    assert seen[0] == [TEMPERATURES]
+    assert near.get_presubscriptions() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"paths": "/3303/*"}, TypeError, r"write paths=\['/3303/\*'\]"),
+        ({"paths": ["3303"]}, ValueRefused, "'3303' matches no"),
+        ({"paths": [f"/3303/{number}/*" for number in range(257)]}, ValueError, "256"),
+        (
+            {"devices": [f"{number:032x}" for number in range(1025)]},
+            ValueRefused,
+            "devices: each needs a rule",
+        ),
+    ],
+    ids=["a text", "no pattern", "too many paths", "too many devices"],
+)
+def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder, options, kind, words):
+    with pytest.raises(kind, match=words):
+        client.record(folder, subscribe=True, **options)
+    assert not folder.exists()
+
+
+def test_a_key_that_may_not_subscribe_is_refused(new_client, sensors, folder):
+    client = new_client(Scope.READ)
+    with pytest.raises(AccessDenied, match="subscribe"):
+        client.record(folder, paths=["/3303/*"], subscribe=True)
+    assert told(client, folder, paths=["/3303/*"])
+
+
+def test_the_note_stands_there_before_the_rules_do(cut, sensors, folder):
+    network, client, _ = cut
+    noted = []
+
+    def cuts(request):
+        if request.method == "PUT" and request.url.path == "/v2/subscriptions":
+            noted.append(layout.rules_path(folder).exists())
+        return
+
+    network.cuts = cuts
+    client.record(folder, paths=["/3303/*"], subscribe=True).stop()
+    assert noted == [True, True]

@@ -1,0 +1,278 @@
+"""A warning points at the line of the program that led to it, and comes where something is lost."""
+
+import asyncio
+import threading
+import warnings
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from changed_answers import between, without_snapshots
+
+from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, SnapshotWarning, WaitTimeout
+from mirror_sdk._caller import calling_line, warn
+from mirror_sdk.recording import Recording
+
+URL = "http://mirror.localhost"
+TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture
+def lose(bench, device_id):
+    """Has the log drop all that is in it."""
+
+    def drop():
+        bench.set_value(device_id, TEMPERATURE, 1.0)
+        bench.advance(timedelta(hours=25))
+        bench.set_value(device_id, TEMPERATURE, 2.0)
+
+    return drop
+
+
+@pytest.fixture
+def lost_answer(bench, device_id, lose):
+    """Begins a read whose answer the log has dropped before it is looked for."""
+
+    def begin(client):
+        client.subscribe(device_id, TEMPERATURE)
+        request = client.begin_read(device_id, SWITCH)
+        lose()
+        return request
+
+    return begin
+
+
+@contextmanager
+def pointing_at(mark, *categories):
+    """The warnings that are given meanwhile are these, and all point at the line with this mark."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if line.endswith(f"  # {mark}")]
+    assert [one.category for one in caught] == list(categories)
+    assert {(one.filename, one.lineno) for one in caught} <= {(__file__, number)}
+
+
+def new_client(mirror, kind=MirrorClient, **options):
+    transport = mirror.transport if kind is MirrorClient else mirror.async_transport
+    return kind(URL, mirror.new_key(), **{"transport": transport} | options)
+
+
+def test_a_lost_answer_is_told_once_where_it_is_waited_for(plain, lost_answer):
+    request = lost_answer(plain)
+    with pointing_at("waited for", GapWarning), pytest.raises(WaitTimeout):
+        request.result(timeout=0)  # waited for
+    with pointing_at("waited for"), pytest.raises(WaitTimeout):
+        request.result(timeout=0)
+
+
+def test_a_lost_answer_is_told_where_it_is_looked_for(plain, lost_answer):
+    request = lost_answer(plain)
+    with pointing_at("looked for", GapWarning):
+        assert not request.done()  # looked for
+
+
+def test_lost_answers_are_told_once_where_a_table_of_them_is_made(plain, device_id, lost_answer):
+    requests = [plain.begin_read(device_id, SWITCH), lost_answer(plain)]
+    with pointing_at("a table", GapWarning):
+        assert plain.requests_frame(requests)["status"].tolist() == ["pending"] * 2  # a table
+
+
+def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, bench, device_id, lose):
+    other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
+    plain.subscribe(device_id, TEMPERATURE)
+    bench.set_online(other, False)
+    request = plain.begin_read(other, SWITCH, expiry_seconds=7 * 24 * 3600)
+    lose()
+    bench.set_online(other, True)
+    with pointing_at("waited for"):
+        assert request.result(timeout=PATIENCE_SECONDS).python is False
+        assert request.done()
+
+
+def test_lost_events_are_told_where_they_are_taken(plain, device_id, lose):
+    plain.subscribe(device_id, TEMPERATURE)
+    lose()
+    with pointing_at("events", GapWarning):
+        for event in plain.events(after=0, timeout=0):  # events
+            assert event.seq is not None
+
+
+def test_lost_events_are_told_where_their_table_is_made(plain, device_id, lose):
+    plain.subscribe(device_id, TEMPERATURE)
+    lose()
+    with pointing_at("events table", GapWarning):
+        plain.events_frame(after=0, timeout=0)  # events table
+
+
+def test_another_way_of_a_snapshot_is_told_where_it_is_taken(mirror, device_id):
+    with new_client(mirror, transport=between(without_snapshots)[0](mirror.transport)) as client:
+        with pointing_at("snapshot", SnapshotWarning):
+            frame = client.snapshot()  # snapshot
+        with pointing_at("refresh", SnapshotWarning):
+            frame.mirror.refresh(client)  # refresh
+
+
+def test_with_an_asynchronous_client_it_is_the_line_that_awaits(mirror, device_id, lose):
+    async def scene():
+        async with new_client(mirror, AsyncMirrorClient) as client:
+            await client.subscribe(device_id, TEMPERATURE)
+            request = await client.begin_read(device_id, SWITCH)
+            await asyncio.to_thread(lose)
+            with pointing_at("awaited", GapWarning), pytest.raises(WaitTimeout):
+                await request.result(timeout=0)  # awaited
+            with pointing_at("async for", GapWarning):
+                async for event in client.events(after=0, timeout=0):  # async for
+                    assert event.seq is not None
+            with pointing_at("awaited table", GapWarning):
+                await client.events_frame(after=0, timeout=0)  # awaited table
+
+    asyncio.run(scene())
+
+
+def test_in_a_task_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, device_id, lose):
+    async def scene():
+        async with new_client_here(mirror) as client:
+            await client.subscribe(device_id, TEMPERATURE)
+            request = await client.begin_read(device_id, SWITCH)
+            await asyncio.to_thread(lose)
+            with pointing_at("made for tasks", GapWarning):
+                (failure,) = await asyncio.gather(request.result(timeout=0), return_exceptions=True)
+            assert isinstance(failure, WaitTimeout)
+
+    asyncio.run(scene())
+
+
+def new_client_here(mirror):
+    return AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)  # made for tasks
+
+
+def test_on_a_thread_of_the_client_alone_it_is_the_line_that_made_the_client(mirror, lost_answer):
+    with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as client:  # made for threads
+        request = lost_answer(client)
+        with pointing_at("made for threads", GapWarning):
+            thread = threading.Thread(target=request.done)
+            thread.start()
+            thread.join(PATIENCE_SECONDS)
+
+
+def test_a_recorder_points_at_the_line_that_began_it(mirror, bench, device_id, lose, tmp_path):
+    with new_client(mirror) as client:
+        client.subscribe(device_id, TEMPERATURE)
+        client.record(tmp_path / "run").stop()
+        lose()
+        with pointing_at("recorded", GapWarning):
+            client.record(tmp_path / "run").stop()  # recorded
+        assert not Recording(tmp_path / "run").audit().complete
+
+
+def test_an_asynchronous_recorder_points_at_the_line_that_began_it(mirror, device_id, lose, tmp_path):
+    async def scene():
+        async with new_client(mirror, AsyncMirrorClient) as client:
+            await client.subscribe(device_id, TEMPERATURE)
+            await (await client.record(tmp_path / "run")).stop()
+            await asyncio.to_thread(lose)
+            with pointing_at("async recorded", GapWarning):
+                await (await client.record(tmp_path / "run")).stop()  # async recorded
+
+    asyncio.run(scene())
+
+
+# Plans
+
+
+def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, bench, device_id, lose, tmp_path):
+    client.subscribe(device_id, TEMPERATURE)
+    client.plan([(device_id, SWITCH, True)]).save(tmp_path / "plan.json")
+    lose()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # It looks from the beginning of the log, which is gone.
+        plan = client.load_plan(tmp_path / "plan.json")
+        assert plan.apply()["status"].tolist() == ["success"]
+        assert plan.apply()["status"].tolist() == ["success"]
+        assert plan.undo().frame["check"].tolist() == ["no_earlier_value"]
+
+
+def is_placing(request):
+    return request.method == "POST" and "/device-requests/" in request.url.path
+
+
+class Losing(httpx.BaseTransport):
+    """The service, whose log has dropped the answer as soon as a request is placed."""
+
+    def __init__(self, transport, lose):
+        self._transport, self._lose = transport, lose
+
+    def handle_request(self, request):
+        answer = self._transport.handle_request(request)
+        if is_placing(request):
+            self._lose()
+        return answer
+
+
+class AsyncLosing(httpx.AsyncBaseTransport):
+    def __init__(self, transport, lose):
+        self._transport, self._lose = transport, lose
+
+    async def handle_async_request(self, request):
+        answer = await self._transport.handle_async_request(request)
+        if is_placing(request):
+            await asyncio.to_thread(self._lose)
+        return answer
+
+
+def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
+    with new_client(mirror, transport=Losing(mirror.transport, lose)) as client:
+        client.subscribe(device_id, TEMPERATURE)
+        plan = client.plan([(device_id, SWITCH, True)])
+        with pointing_at("applied", GapWarning):
+            assert plan.apply(timeout=0.001)["status"].tolist() == ["pending"]  # applied
+        with pointing_at("applied"):
+            # The mirror knows what came of it.
+            assert plan.apply()["status"].tolist() == ["success"]
+
+
+def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
+    async def scene():
+        losing = AsyncLosing(mirror.async_transport, lose)
+        async with new_client(mirror, AsyncMirrorClient, transport=losing) as client:
+            await client.subscribe(device_id, TEMPERATURE)
+            plan = await client.plan([(device_id, SWITCH, True)])
+            with pointing_at("async applied", GapWarning):
+                assert (await plan.apply(timeout=0))["status"].tolist() == ["pending"]  # async applied
+            with pointing_at("async applied"):
+                assert (await plan.apply())["status"].tolist() == ["success"]
+
+    asyncio.run(scene())
+
+
+# The line itself
+
+
+def test_a_warning_is_shown_once_for_its_line_as_pythons_own_are():
+    def warn_here():
+        warn("odd", UserWarning)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            warn_here()
+    assert len(caught) == 1
+
+
+def test_without_any_line_of_a_program_a_warning_comes_all_the_same():
+    found = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for target, arguments in ((warn, ("odd", UserWarning)), (lambda: found.append(calling_line()), ())):
+            thread = threading.Thread(target=target, args=arguments)
+            thread.start()
+            thread.join(PATIENCE_SECONDS)
+    assert [str(one.message) for one in caught] == ["odd"]
+    # A function of the program is its line also on a thread.
+    assert found[0].file == __file__
