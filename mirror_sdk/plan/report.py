@@ -167,11 +167,13 @@ class PlanReport(JsonForm):
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
         return [entry.planned.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
 
-    @property
-    def asleep_text(self) -> str:
+    def asleep_text(self, expiry_seconds: int | None = None) -> str:
         """Which devices sleep, and until when they take what is written to them; empty where nothing waits for one.
 
-        >>> plan.asleep_text
+        Args:
+            expiry_seconds: As it will be given to ``apply``.
+
+        >>> plan.asleep_text()
         ''
         """
         left = self._ledger.asleep()
@@ -180,7 +182,7 @@ class PlanReport(JsonForm):
         writes = [entry.planned for entry in left] or [one for one in self._to_write if one.sleeps]
         if not writes or not (left or self._is_unsent):
             return ""
-        within = f"within {span_text(max(one.expiry_seconds for one in writes))}"
+        within = f"within {span_text(expiry_seconds or max(one.expiry_seconds for one in writes))}"
         until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
         count = len({one.want.device_id for one in writes})
         who = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
@@ -200,12 +202,13 @@ class PlanReport(JsonForm):
         parts = [", ".join(decisions) or "nothing is wanted"]
         if self._is_unsent:
             lost = sum(not one.undoable for one in self._to_write)
-            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text, "nothing was sent, apply() sends"]
+            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text(), "nothing was sent, apply() sends"]
         else:
             sent = ((status, count) for status, count in self._ledger.count().items() if status != "queued")
             parts.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
             parts.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
-            parts.append(f"{self.asleep_text}; apply() looks again" if self.asleep_text else "")
+            asleep = self.asleep_text()
+            parts.append(f"{asleep}; apply() looks again" if asleep else "")
         return "; ".join(filter(None, parts))
 
 

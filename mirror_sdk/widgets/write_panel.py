@@ -39,7 +39,8 @@ class WritePanel(MirrorWidget):
             a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
         expiry_seconds: For how long each write may wait for its device; by default a minute, and for a device that
             sleeps 3 days, or more if it was silent for long.
-        canary: How many devices are written to first; all of them must succeed before any other is.
+        canary: How many devices that are awake are written to first; all of them must succeed before any other is.
+            Where none is awake none is first, which the preview tells.
         max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
         include_offline: Whether devices that are not registered are written to as well.
         live: Whether it changes by itself; without, a button works until it is done.

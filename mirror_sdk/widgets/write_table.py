@@ -14,6 +14,7 @@ WORDS = {
     WriteState.PLANNED: ("→", "to write", "mirror-note"),
     WriteState.QUEUED: ("·", "waits its turn", ""),
     WriteState.PENDING: ("…", "pending", "mirror-note"),
+    WriteState.ASLEEP: ("☾", "asleep", "mirror-note"),
     WriteState.SUCCESS: ("✓", "success", "mirror-good"),
     WriteState.FAILURE: ("✗", "failure", "mirror-bad"),
     WriteState.UNKNOWN: ("?", "unknown", "mirror-warn"),
@@ -33,7 +34,14 @@ TABLE_STYLE = """<style>
 .mirror-widget .widget-checkbox label > * { line-height: 1.3; padding-right: 3px; }
 .mirror-old { opacity: 0.55; }
 </style>"""
-_COLUMNS = (("device", "20%"), ("before", "17%"), ("wanted", "17%"), ("state", "46%"))
+_COLUMNS = (
+    ("device", "18%"),
+    ("before", "13%"),
+    ("wanted", "13%"),
+    ("waits", "11%"),
+    ("undo", "9%"),
+    ("state", "36%"),
+)
 
 
 def counts_bar(counts: Mapping[WriteState, int], *, is_old: bool) -> str:
@@ -66,6 +74,6 @@ def _line(row: WriteRow) -> str:
     reason = f" · {escape(row.reason)}" if row.reason else ""
     return (
         f'<tr><th scope="row" title="{escape(row.device_id)}">{escape(row.device)}</th>'
-        f"<td>{escape(row.before)}</td><td>{escape(row.wanted)}</td>"
+        f"<td>{escape(row.before)}</td><td>{escape(row.wanted)}</td><td>{row.waits}</td><td>{row.undo}</td>"
         f'<td><span class="mirror-mark {name}">{sign} <b>{word}</b>{reason}</span></td></tr>'
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import requests_frame
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan import Plan
+from mirror_sdk.plan import Decision, Plan
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -30,7 +30,7 @@ from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.value_input import ValueInput, path_text
 from mirror_sdk.widgets.models.wording import count_text
-from mirror_sdk.widgets.models.write_rows import WriteRow, WriteState, write_rows
+from mirror_sdk.widgets.models.write_rows import WriteRow, WriteState, decision, write_rows
 
 ROWS_SHOWN = 12
 
@@ -167,7 +167,8 @@ class WriteModel:
         self._applied = plan
         self._is_stopping = False
         self._changed()
-        self._run(lambda: _apply(plan, self.limits), lambda _: self._ended(), self._broke_off)
+        canary = self._canary
+        self._run(lambda: _apply(plan, self.limits, canary), lambda _: self._ended(), self._broke_off)
 
     def stop(self) -> None:
         """Send no more; what is on its way stays so."""
@@ -242,7 +243,7 @@ class WriteModel:
             case Stage.PREVIEW if self.is_old:
                 return "The input changed since this preview: make a new one."
             case Stage.PREVIEW:
-                return f"Preview: {_told(self.counts, _PREVIEW_WORDS)}. Nothing was sent yet."
+                return f"Preview: {'. '.join(self._preview_parts)}. Nothing was sent yet."
             case Stage.WRITING | Stage.ENDED:
                 return self._progress_text
         return f"To begin, {self.missing}." if self.missing else "Ready for a preview; it only reads."
@@ -285,12 +286,44 @@ class WriteModel:
             return []
         is_begun = self.stage in {Stage.WRITING, Stage.ENDED}
         is_over = self.stage is Stage.ENDED
-        return write_rows(self.plan, is_begun=is_begun, is_over=is_over, with_offline=self.limits.include_offline)
+        limits = self.limits
+        return write_rows(
+            self.plan,
+            is_begun=is_begun,
+            is_over=is_over,
+            with_offline=limits.include_offline,
+            expiry_seconds=limits.expiry_seconds,
+        )
+
+    @property
+    def _preview_parts(self) -> Iterator[str]:
+        yield _told(self.counts, _PREVIEW_WORDS)
+        lost = sum(row.undo == "no" for row in self._rows)
+        if lost:
+            yield f"{lost:,} cannot be undone"
+        if self._asleep_text:
+            yield self._asleep_text
+        if self.limits.canary < self.to_write and self._canary < self.limits.canary:
+            yield "None is awake, so none is written to first"
+
+    @property
+    def _asleep_text(self) -> str:
+        return self.plan.asleep_text(self.limits.expiry_seconds) if self.plan else ""
+
+    @property
+    def _canary(self) -> int:
+        """How many are written to first: none where none is awake, which the preview has told."""
+        sent = (
+            [one for one in self.plan.planned if decision(one, self.limits.include_offline) is Decision.WRITE]
+            if self.plan
+            else []
+        )
+        return self.limits.canary if any(one.is_awake for one in sent) else 0
 
     @property
     def _progress_text(self) -> str:
         counts = self.counts
-        every = sum(count for state, count in counts.items() if state not in _NOT_TO_WRITE)
+        every = sum(count for state, count in counts.items() if state not in _NOT_WAITED_FOR)
         ended = counts[WriteState.SUCCESS] + counts[WriteState.FAILURE]
         text = f"{ended:,} of {count_text(every, 'write')} ended"
         if ended:
@@ -299,6 +332,8 @@ class WriteModel:
             return f"Stopping: {text}" if self._is_stopping else f"Writing: {text}"
         if counts[WriteState.PENDING]:
             text = f"{text}, {counts[WriteState.PENDING]:,} without an answer yet"
+        if counts[WriteState.ASLEEP]:
+            text = f"{text}; {self._asleep_text}"
         if self._is_stopping:
             return f"Stopped: {text}."
         because = self.plan and self.plan.stopped_because
@@ -362,7 +397,7 @@ _PREVIEW_WORDS = {
     WriteState.REFUSED: "refused",
 }
 _END_WORDS = {WriteState.SUCCESS: "with success", WriteState.FAILURE: "with failure"}
-_NOT_TO_WRITE = {WriteState.SKIPPED, WriteState.REFUSED}
+_NOT_WAITED_FOR = {WriteState.SKIPPED, WriteState.REFUSED, WriteState.ASLEEP}
 
 
 def _told(counts: dict[WriteState, int], words: dict[WriteState, str]) -> str:
@@ -370,11 +405,11 @@ def _told(counts: dict[WriteState, int], words: dict[WriteState, str]) -> str:
     return ", ".join(parts) or "nothing to write"
 
 
-def _apply(plan: Plan, limits: Limits) -> None:
+def _apply(plan: Plan, limits: Limits, canary: int) -> None:
     with without_progress():
         plan.apply(
             expiry_seconds=limits.expiry_seconds,
-            canary=limits.canary,
+            canary=canary,
             max_failures=limits.max_failures,
             include_offline=limits.include_offline,
         )

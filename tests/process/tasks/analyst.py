@@ -1,16 +1,17 @@
-"""One of two analysts with one key: subscribes, watches and records a path until told to end."""
+"""One of two analysts with one key: watches and records a path, with a rule for it, until told to end."""
 
 import sys
 
 from mirror_sdk import MirrorClient
 
 path, folder = sys.argv[1:]
-rules, seen = [{"resource_path": [path]}], []
-with MirrorClient.from_env() as client:
-    client.add_presubscriptions(rules, apply_now=True)
-    with client.record(folder, paths=[path]) as recorder, client.watch(seen.append, paths=[path]):
-        print("begun", flush=True)
-        sys.stdin.readline()
-    client.remove_presubscriptions(rules)
+seen = []
+with (
+    MirrorClient.from_env() as client,
+    client.watch(seen.append, paths=[path]),
+    client.record(folder, paths=[path], subscribe=True) as recorder,
+):
+    print("begun", flush=True)
+    sys.stdin.readline()
 print(len(seen), "seen,", len(recorder.recording.events()), "recorded")
 print(recorder.audit())

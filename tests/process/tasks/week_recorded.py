@@ -8,9 +8,7 @@ from mirror_sdk import MirrorClient
 
 stopped = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-with MirrorClient.from_env() as client:
-    client.add_presubscriptions([{"resource_path": ["/3303/0/5700"]}], apply_now=True)
-    with client.record(sys.argv[1], paths=["/3303/0/5700"]) as recorder:
-        print("recording", flush=True)
-        stopped.wait()
+with MirrorClient.from_env() as client, client.record(sys.argv[1], paths=["/3303/0/5700"], subscribe=True) as recorder:
+    print("recording", flush=True)
+    stopped.wait()
 print(recorder.audit())

@@ -292,6 +292,53 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
+@pytest.fixture
+def sleepers(bench):
+    """Two that sleep, whose level nobody knows."""
+    ids = [bench.add_device(f"sleeper-{number}", RESOURCES, queue_mode=True) for number in range(2)]
+    bench.advance(11)
+    return ids
+
+
+def test_a_preview_tells_who_sleeps_how_long_a_write_waits_and_what_cannot_be_undone(new_model, lights, sleepers):
+    model = previewed(new_model([*sleepers, *lights[:1]]))
+    assert [(row.device, row.waits, row.undo) for row in model.rows] == [
+        ("sleeper-0", "3 days", "no"),
+        ("sleeper-1", "3 days", "no"),
+        ("light-0", "60 s", "yes"),
+    ]
+    assert "sleeps and takes it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
+    assert model.status_text == (
+        "Preview: 3 to write. 2 cannot be undone. 2 devices sleep and take it at their next contact, within 3 days."
+        " Nothing was sent yet."
+    )
+
+
+def test_what_sleeps_is_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, bench, lights, sleepers):
+    model = previewed(new_model([*sleepers, *lights[:1]]))
+    model.apply()
+    assert (model.counts[WriteState.ASLEEP], model.counts[WriteState.SUCCESS]) == (2, 1)
+    assert model.status_text.startswith(
+        "Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at their"
+    )
+    assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
+    bench.advance(15 * 60)
+    for request in model.plan.requests:
+        model.take([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
+    model.tick()
+    assert model.counts[WriteState.SUCCESS] == 3
+    assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
+
+
+def test_where_all_sleep_the_preview_says_that_none_is_first_and_apply_writes(new_model, sleepers):
+    model = previewed(new_model(sleepers, limits=Limits(expiry_seconds=3600)))
+    assert {row.waits for row in model.rows} == {"60 min"}
+    assert "next contact, within 60 min. None is awake, so none is written to first." in model.status_text
+    model.apply()
+    assert model.counts[WriteState.ASLEEP] == 2
+    assert model.notices.texts == []
+
+
 def test_what_is_read_only_is_refused_in_the_preview(new_model, lights):
     model = previewed(new_model(lights), TEMPERATURE, 3.0)
     assert model.counts[WriteState.REFUSED] == 3
