@@ -559,7 +559,7 @@ class MirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, or not all of it.
+            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
