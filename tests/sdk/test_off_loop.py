@@ -43,6 +43,7 @@ HEAVY = (
 LIGHT = (
     *("mirror_sdk.snapshot.request", "mirror_sdk.frames.state.checked_patterns"),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.ledger"),
+    *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
     *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder"),
 )
 
