@@ -95,7 +95,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirror_sdk._async_channels import AsyncEvents, AsyncWatch
     from mirror_sdk._async_client import AsyncMirrorClient
-    from mirror_sdk._channels import Watch
+    from mirror_sdk._channels import Events, Watch
     from mirror_sdk._client import MirrorClient
     from mirror_sdk.async_bench import AsyncBench
     from mirror_sdk.async_device_request import AsyncDeviceRequest
@@ -186,6 +186,7 @@ __all__ = [
     "DeviceUnavailable",
     "Event",
     "EventKind",
+    "Events",
     "Explanation",
     "GapWarning",
     "LimitExceeded",
@@ -226,7 +227,7 @@ __all__ = [
 _NAMES = {
     "mirror_sdk._async_channels": ["AsyncEvents", "AsyncWatch"],
     "mirror_sdk._async_client": ["AsyncMirrorClient"],
-    "mirror_sdk._channels": ["Watch"],
+    "mirror_sdk._channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
     "mirror_sdk.async_device_request": ["AsyncDeviceRequest"],
     "mirror_sdk.async_bench": ["AsyncBench"],

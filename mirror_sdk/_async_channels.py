@@ -12,9 +12,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -34,8 +33,9 @@ from mirror_sdk._reports import (
     utc_now,
     warn_of,
 )
+from mirror_sdk._unread import Unread
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events, unreadable_keys
+from mirror_sdk.events import Event, read_events
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -286,15 +286,19 @@ class AsyncAnswerPump:
 class AsyncEvents(AsyncIterator[Event]):
     """Events as they come, for ``async for``, until none came for so long.
 
-    They begin at the first step of the iteration, because only then there is something to wait for. To have them from
-    an earlier moment on, enter it: ``async with client.events() as events:`` begins there. A step that is cancelled
-    loses nothing; the next one goes on.
+    They begin at the call that makes it: whatever else the client is asked for afterwards is sent after that. What
+    others cause is seen from a moment later on; ``async with client.events() as events:`` waits for that moment. Where
+    no event loop runs at the call, they begin with the first step. A step that is cancelled loses nothing; the next
+    one goes on.
 
-    >>> async with client.events(limit=1) as events:
-    ...     await client.subscribe(station, "/3303/0/5700")
-    ...     async for event in events:
-    ...         print(event.kind, event.value)
-    observation 21.5
+    ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
+    ``after=events.position`` gives what follows, without loss or repetition.
+
+    >>> events = client.events(limit=1)
+    >>> await client.subscribe(station, "/3303/0/5700")
+    >>> async for event in events:
+    ...     print(event.kind, event.value, events.position)
+    observation 21.5 3
     """
 
     def __init__(
@@ -303,55 +307,65 @@ class AsyncEvents(AsyncIterator[Event]):
         *,
         timeout_seconds: float,
         limit: int | None = None,
+        find_wanted: Callable[[], Awaitable[Callable[[Event], bool]]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._reader = reader
-        self._called_from = calling_line()
         self._timeout_seconds = timeout_seconds
-        self._left = limit
+        self._find_wanted = find_wanted
         self._clock = clock
         self._now = now
-        self._waiting: Iterator[Event] = iter(())
-        self._told: set[str] = set()
+        self._unread = Unread(reader.position, limit, called_from=calling_line())
         self._turns = Turns(clock)
+        # Each of several tasks gets the next event.
+        self._turn = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """No task of the parent takes events here, or begins. What one had asked for is asked for again."""
+        self._turn = asyncio.Lock()
+        self._beginning = None
+
+    @property
+    def position(self) -> int | None:
+        """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
+
+        Before the first event it is where they begin, ``None`` until that is known. Where the service does not tell
+        the number of each entry (``Event.seq``), it stays before a message until its last event was taken.
+        """
+        return self._unread.position
+
+    def begin(self) -> asyncio.Task[None]:
+        """Have it begin now, on a task of the running loop, whose failure the next step raises.
+
+        ``client.events()`` has done that; there is nothing else to do before ``async for``.
+
+        >>> events = client.events(timeout=0)
+        >>> await events.begin()
+        >>> [event async for event in events]
+        []
+        """
+        self._beginning = asyncio.get_running_loop().create_task(self._begin_beside(), name="mirror-events")
+        return self._beginning
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        if self._left == 0:
+        async with self._turn:
+            event = None if self._unread.is_over else await self._take()
+            if event is not None:
+                return event
+            if self._reader.last_failure is not None and not self._unread.is_over:
+                raise self._reader.last_failure
             raise StopAsyncIteration
-        await self._begin()
-        # Thousands may be there already, and nothing else would have a turn between them.
-        await self._turns.give()
-        # The time the taker spends on an event does not count.
-        deadline = self._clock() + self._timeout_seconds
-        event = next(self._waiting, None)
-        # However short the time, all that is there already is given.
-        is_at_end = False
-        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
-            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
-            batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
-            self._waiting, self._told = read_events(batch, self._now()), set()
-            warn_of(batch.gap, (), self._called_from)
-            event = next(self._waiting, None)
-            is_at_end = event is None
-        if event is not None:
-            if unreadable := unreadable_keys([event]) - self._told:
-                # It comes at the next step where a warning is an error.
-                self._waiting = chain([event], self._waiting)
-                self._told |= unreadable
-                warn_of(None, unreadable, self._called_from)
-                next(self._waiting)
-            self._left = None if self._left is None else self._left - 1
-            return event
-        if self._reader.last_failure is not None:
-            raise self._reader.last_failure
-        raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:
-        await self._begin()
+        async with self._turn:
+            await self._begun()
         return self
 
     async def __aexit__(
@@ -359,9 +373,48 @@ class AsyncEvents(AsyncIterator[Event]):
     ) -> None:
         """Nothing is held between two steps."""
 
+    async def _take(self) -> Event | None:
+        await self._begun()
+        # Thousands may be there already, and nothing else would have a turn between them.
+        await self._turns.give()
+        # The time the taker spends on an event does not count.
+        deadline = self._clock() + self._timeout_seconds
+        event = self._unread.take()
+        # However short the time, all that is there already is given.
+        is_at_end = False
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            self._unread.add(batch, self._now())
+            event = self._unread.take()
+            is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
+        return event
+
+    async def _begun(self) -> None:
+        """Wait until it has begun; one that failed, or was cancelled with its loop, begins anew at the next step."""
+        beginning = self._beginning
+        # Of a loop that is another one, such as that of an asyncio.run() before, nothing comes any more.
+        if beginning and not beginning.done() and beginning.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([beginning])
+        self._beginning = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        await self._begin()
+
     async def _begin(self) -> None:
         if not self._reader.is_placed:
             await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
+        if self._unread.position is None:
+            self._unread.position = self._reader.position
+        if self._find_wanted is not None:
+            self._unread.wants, self._find_wanted = await self._find_wanted(), None
+
+    async def _begin_beside(self) -> None:
+        try:
+            await self._begin()
+        except Exception as error:
+            self._failure = error
 
 
 class AsyncWatch:

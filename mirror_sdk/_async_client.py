@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -54,6 +55,7 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
+    either,
     id_of,
     ids_of,
     look_up,
@@ -65,7 +67,7 @@ from mirror_sdk.progress import progress_bar
 from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
+from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, registered
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -553,7 +555,7 @@ class AsyncMirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, or not all of it.
+            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -1100,7 +1102,7 @@ class AsyncMirrorClient:
 
         Raises:
             CallTimeout: It took too long, also because others changed the rules again and again.
-            ValueError: A rule can be none; the message names what is wrong with it.
+            ValueError: Something given is no rule; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
@@ -1122,34 +1124,59 @@ class AsyncMirrorClient:
     # Events
 
     def events(
-        self, *, timeout: float = DEFAULT_IDLE_SECONDS, limit: int | None = None, after: int | None = None
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
     ) -> AsyncEvents:
-        """Events as they come, for ``async for``; each iterator has its own position in the log.
+        """Events as they come, from the moment of this call on; each iterator has its own position in the log.
 
-        ``async for event in client.events()`` begins with the first step. ``async with client.events() as events:``
-        begins at once, so that nothing is missed of what is caused before the ``async for``.
+        They come in the order of the log. ``position`` of what this gives is the number to go on behind: a program may
+        stop anywhere, and go on with ``after=events.position`` without loss or repetition. Lost entries are an event of
+        the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
-        Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
+        What this client is asked for afterwards is sent after they began; what others cause meanwhile is seen for sure
+        with ``async with client.events() as events:``, which waits until they have.
 
         Args:
             timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
             limit: How many events at most.
-            after: Number of an entry (``Event.seq``) to go on behind, instead of at the end of the log. All entries
-                of one message carry the number of its last one.
+            after: Number of an entry (``position``, ``Event.seq``) to go on behind, instead of at the end of the log.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
+                unknown entries are always given.
 
         Raises:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
-            ValueRefused: ``timeout`` is no span of time, or ``limit`` no number of events.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, or a pattern is none.
 
         Source: specification 6; wire.md 4.
 
-        >>> async with client.events(limit=1) as events:
-        ...     await client.subscribe(station, "/3303/0/5700")
-        ...     print([(event.path, event.value.python) async for event in events])
-        [('/3303/0/5700', 21.5)]
+        >>> events = client.events(limit=1)
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> [(event.endpoint_name, event.path, event.value.python) async for event in events]
+        [('station-01', '/3303/0/5700', 21.5)]
+        >>> [event async for event in client.events(after=events.position, timeout=0)]
+        []
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        return AsyncEvents(self._new_reader(after=after), timeout_seconds=idle_seconds, limit=most)
+        event_filter(paths, devices if isinstance(devices, str) else None)
+
+        async def find_wanted() -> Callable[[Event], bool]:
+            return event_filter(paths, None if devices is None else frozenset(await self._ids_of_all(devices)))
+
+        reader = self._new_reader(after=after)
+        events = AsyncEvents(reader, timeout_seconds=idle_seconds, limit=most, find_wanted=find_wanted)
+        if devices is not None or not reader.is_placed:
+            # Without a loop there is none to begin on.
+            with suppress(RuntimeError):
+                self._sender.let_ahead(events.begin())
+        return events
 
     async def events_frame(
         self,
@@ -1157,30 +1184,39 @@ class AsyncMirrorClient:
         timeout: float = DEFAULT_IDLE_SECONDS,
         limit: int | None = None,
         after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
         raw: bool = False,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
+        ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
 
         Args:
             timeout: Seconds without any event after which the table ends.
             limit: How many events at most.
             after: Number of an entry to go on behind, instead of at the end of the log.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
+                given.
             raw: Whether the payloads stand in ``value_raw``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Raises:
             ImportError: pandas is not installed.
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
-            ValueRefused: ``tz`` is no time zone.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events, or a
+                pattern is none.
 
         >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
         ['registration', 'registration']
         """
         # It begins before pandas is imported, so that nothing is missed meanwhile.
-        async with self.events(timeout=timeout, limit=limit, after=after) as events:
+        async with self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices) as events:
             await import_off_loop("mirror_sdk.frames")
             from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
 
@@ -1193,13 +1229,14 @@ class AsyncMirrorClient:
                     some = []
         if some:
             await off_loop(parts.add, some)
-        return await off_loop(parts.frame, tz=tz, server=self.base_url)
+        return await off_loop(parts.frame, tz=tz, server=self.base_url, position=events.position)
 
     async def watch(
         self,
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
         device_ids: Collection[DeviceLike] | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
@@ -1209,12 +1246,14 @@ class AsyncMirrorClient:
             callback: Takes an event, and may be an ``async`` function. What it raises is logged and kept in
                 ``AsyncWatch.errors``.
             paths: Path patterns (``/3303/*``): only observations of these.
-            device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
-                told.
+            devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
+                unknown entries are always told.
+            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
+                ``devices`` and ``device_ids``.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -1226,7 +1265,8 @@ class AsyncMirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._sender.deadline(timeout)
-        wanted = None if device_ids is None else frozenset(await self._ids_of_all(device_ids, "device_ids", deadline))
+        argument, chosen = either(devices=devices, device_ids=device_ids)
+        wanted = None if chosen is None else frozenset(await self._ids_of_all(chosen, argument, deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
         await reader.go_to_end(deadline)
@@ -1347,7 +1387,7 @@ class AsyncMirrorClient:
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = AsyncCallbackReader(receiver)
-        await self._send(_operations.put_callback(address, receiver.headers), timeout)
+        await self._run(registered(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AsyncAnswerPump(reader, Inbox())
 

@@ -71,6 +71,7 @@ class AsyncSender:
         self._clock = clock
         self._sleep = sleep
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._ahead: set[asyncio.Task[None]] = set()
         self._headers = client_headers(settings)
         self._transport = transport
         self._network: AsyncNetwork | None = None
@@ -85,6 +86,7 @@ class AsyncSender:
         self._connections.close_in_child()
         self._loop = None
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._ahead = set()
         self._preparing = asyncio.Lock()
         if self._transport is None and self._pool is not None and not self._pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
@@ -128,7 +130,14 @@ class AsyncSender:
 
     async def aclose(self) -> None:
         """Close the connections; harmless when they are closed."""
+        for task in list(self._ahead):
+            task.cancel()
         await self._http.aclose()
+
+    def let_ahead(self, task: asyncio.Task[None]) -> None:
+        """Send nothing else before this task of the running loop, which sends by this too, has ended."""
+        self._ahead.add(task)
+        task.add_done_callback(self._ahead.discard)
 
     def whole(self, timeout: float | None) -> Deadline | None:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
@@ -235,8 +244,10 @@ class AsyncSender:
 
     @asynccontextmanager
     async def _turn(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:
-        """One of the turns, as soon as one is free."""
+        """One of the turns, as soon as one is free and what goes ahead has ended."""
         deadline.begin_attempt()
+        if self._ahead and asyncio.current_task() not in self._ahead:
+            await self._within(operation, deadline, asyncio.wait(self._ahead))
         await self._within(operation, deadline, self._turns.acquire())
         try:
             yield

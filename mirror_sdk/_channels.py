@@ -30,8 +30,9 @@ from mirror_sdk._reports import (
     utc_now,
     warn_of,
 )
+from mirror_sdk._unread import Unread
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.events import Event, read_events, unreadable_keys
+from mirror_sdk.events import Event, every_event, read_events
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -278,32 +279,84 @@ class AnswerPump:
             self._turn.notify_all()
 
 
-def iterate_events(
-    reader: Reader,
-    *,
-    timeout_seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = utc_now,
-) -> Iterator[Event]:
-    """Events as they come, until none came for so long; the time the taker spends on them does not count.
+class Events(Iterator[Event]):
+    """Events as they come, for ``for``, until none came for so long; they begin at the call that makes it.
 
-    Raises:
-        MirrorError: A failure that asking again would not mend, or that was still there when the time was over.
+    ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
+    ``after=events.position`` gives what follows, without loss or repetition.
+
+    >>> events = client.events(after=0, timeout=0)
+    >>> next(events).kind
+    <EventKind.REGISTRATION: 'registration'>
+    >>> [event.seq for event in client.events(after=events.position, timeout=0)]
+    [2]
     """
-    deadline = clock() + timeout_seconds
-    # However short the time, all that is there already is given.
-    is_at_end = False
-    while (remaining_seconds := deadline - clock()) > 0 or not is_at_end:
-        hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
-        batch = reader.read(hold_seconds, poll_limit(timeout_seconds, remaining_seconds))
-        events = list(read_events(batch, now()))
-        warn_of(batch.gap, unreadable_keys(events))
-        yield from events
-        is_at_end = not events
-        if events:
-            deadline = clock() + timeout_seconds
-    if reader.last_failure is not None:
-        raise reader.last_failure
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        timeout_seconds: float,
+        limit: int | None = None,
+        wants: Callable[[Event], bool] = every_event,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._now = now
+        self._unread = Unread(reader.position, limit, wants)
+        self._is_over = False
+        # Each of several threads gets the next event.
+        self._turn = threading.Lock()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """No thread of the parent takes events here. What one had asked for is asked for again."""
+        self._turn = threading.Lock()
+
+    @property
+    def position(self) -> int | None:
+        """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
+
+        Before the first event it is where they begin. Where the service does not tell the number of each entry
+        (``Event.seq``), it stays before a message until its last event was taken.
+        """
+        return self._unread.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        with self._turn:
+            event = None if self._is_over or self._unread.is_over else self._take()
+            if event is not None:
+                return event
+            self._is_over = True
+            if self._reader.last_failure is not None and not self._unread.is_over:
+                raise self._reader.last_failure
+            raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held between two steps."""
+
+    def _take(self) -> Event | None:
+        # The time the taker spends on an event does not count.
+        deadline = self._clock() + self._timeout_seconds
+        event = self._unread.take()
+        # However short the time, all that is there already is given.
+        is_at_end = False
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            batch = self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            self._unread.add(batch, self._now())
+            event = self._unread.take()
+            is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
+        return event
 
 
 class Watch:

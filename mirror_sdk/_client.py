@@ -14,7 +14,7 @@ from weakref import WeakSet
 from mirror_sdk import _operations
 from mirror_sdk._arguments import count, seconds, text
 from mirror_sdk._caller import calling_line
-from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
 from mirror_sdk._cursor import poll_limit
 from mirror_sdk._deadline import Deadline, wait_of
 from mirror_sdk._exchange import Operation
@@ -50,6 +50,7 @@ from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
     KnownNames,
+    either,
     id_of,
     ids_of,
     look_up,
@@ -558,7 +559,7 @@ class MirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, or not all of it.
+            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -1080,7 +1081,7 @@ class MirrorClient:
 
         Raises:
             CallTimeout: It took too long, also because others changed the rules again and again.
-            ValueError: A rule can be none; the message names what is wrong with it.
+            ValueError: Something given is no rule; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
@@ -1102,34 +1103,49 @@ class MirrorClient:
     # Events
 
     def events(
-        self, *, timeout: float = DEFAULT_IDLE_SECONDS, limit: int | None = None, after: int | None = None
-    ) -> Iterator[Event]:
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
+    ) -> Events:
         """Events as they come, from the moment of this call on; each iterator has its own position in the log.
 
-        Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
+        They come in the order of the log. ``position`` of what this gives is the number to go on behind: a program may
+        stop anywhere, and go on with ``after=events.position`` without loss or repetition. Lost entries are an event of
+        the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
         Args:
             timeout: Seconds without any event after which the iteration ends; 0 gives what is there already.
             limit: How many events at most.
-            after: Number of an entry (``Event.seq``) to go on behind, instead of at the end of the log. All entries
-                of one message carry the number of its last one.
+            after: Number of an entry (``position``, ``Event.seq``) to go on behind, instead of at the end of the log.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
+                unknown entries are always given.
 
         Raises:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
-            ValueRefused: ``timeout`` is no span of time, or ``limit`` no number of events.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, or a pattern is none.
 
         Source: specification 6; wire.md 4.
 
         >>> events = client.events(limit=1)
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> [(event.path, event.value.python) for event in events]
-        [('/3303/0/5700', 21.5)]
+        >>> [(event.endpoint_name, event.path, event.value.python) for event in events]
+        [('station-01', '/3303/0/5700', 21.5)]
+        >>> list(client.events(after=events.position, timeout=0))
+        []
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         reader = self._new_reader(after=after)
         if after is None:
             reader.go_to_end(poll_limit(idle_seconds, idle_seconds))
-        return islice(iterate_events(reader, timeout_seconds=idle_seconds), most)
+        wanted = None if devices is None else frozenset(self._ids_of_all(devices))
+        return Events(reader, timeout_seconds=idle_seconds, limit=most, wants=event_filter(paths, wanted))
 
     def events_frame(
         self,
@@ -1137,29 +1153,38 @@ class MirrorClient:
         timeout: float = DEFAULT_IDLE_SECONDS,
         limit: int | None = None,
         after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
         raw: bool = False,
         tz: str | None = None,
     ) -> pd.DataFrame:
         """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
+        ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
 
         Args:
             timeout: Seconds without any event after which the table ends.
             limit: How many events at most.
             after: Number of an entry to go on behind, instead of at the end of the log.
+            paths: Path patterns (``/3303/*``): only observations of these.
+            devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
+                given.
             raw: Whether the payloads stand in ``value_raw``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Raises:
             ImportError: pandas is not installed.
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
-            ValueRefused: ``tz`` is no time zone.
+            NotFound: There is no such device.
+            TypeError: A single text was given where a list of texts belongs.
+            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events, or a
+                pattern is none.
 
         >>> client.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']
         """
-        events = self.events(timeout=timeout, limit=limit, after=after)
+        events = self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices)
         return events_table(events, raw=raw, tz=tz, server=self.base_url)
 
     def watch(
@@ -1167,6 +1192,7 @@ class MirrorClient:
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
+        devices: Collection[DeviceLike] | None = None,
         device_ids: Collection[DeviceLike] | None = None,
         timeout: float | None = None,
     ) -> Watch:
@@ -1175,12 +1201,14 @@ class MirrorClient:
         Args:
             callback: Takes an event. What it raises is logged and kept in ``Watch.errors``.
             paths: Path patterns (``/3303/*``): only observations of these.
-            device_ids: Only events of these devices, whose names are looked up now. Gaps and unknown entries are always
-                told.
+            devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
+                unknown entries are always told.
+            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
+                ``devices`` and ``device_ids``.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -1192,7 +1220,8 @@ class MirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._sender.deadline(timeout)
-        wanted = None if device_ids is None else frozenset(self._ids_of_all(device_ids, "device_ids", deadline))
+        argument, chosen = either(devices=devices, device_ids=device_ids)
+        wanted = None if chosen is None else frozenset(self._ids_of_all(chosen, argument, deadline))
         wants = event_filter(paths, wanted)
         watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, wants, within_seconds=deadline)
         self._watches.add(watch)
@@ -1308,7 +1337,10 @@ class MirrorClient:
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
         reader = receiver.reader()
-        self._send(_operations.put_callback(address, receiver.headers), timeout)
+        import_whole("mirror_sdk.webhook")
+        from mirror_sdk.webhook import registered
+
+        self._run(registered(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
 

@@ -423,8 +423,10 @@ def poll_log(
     )
 
 
-def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
+def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
     """Register a webhook whose messages tell all they can. Source: specification E4; wire.md 4.
+
+    ``with_seq`` asks for the numbers of the entries too, an extension.
 
     Raises:
         ValueError: The URL or the headers cannot be registered.
@@ -441,6 +443,7 @@ def put_callback(url: str, headers: Mapping[str, str]) -> Operation[None]:
                     "include_uid": True,
                     "include_original_ep": True,
                     "deregistrations_as_object": True,
+                    **({"include_seq": True} if with_seq else {}),
                 },
             },
         },

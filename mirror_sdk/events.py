@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
 from mirror_sdk._cursor import Batch
@@ -51,7 +52,8 @@ class Event(JsonForm):
         device_id: The device it is about.
         endpoint_name: The name that device registers with.
         path: The resource path it is about; of an async response the one its request was about.
-        unit: The unit of a number under this path, as it is declared.
+        unit: The unit of a number under this path, as it is declared; one that a device itself names (resource 5701)
+            stands in its device object.
         value: The new value of an observation; the value a device request brought. Where a service does not tell the
             path of an async response, a text in it is left as text.
         changed_at: When the value changed, as the device tells it; for other kinds when it happened.
@@ -102,23 +104,49 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
         yield _of_entry(entry, batch.seq if entry.seq is None else entry.seq, received_at)
 
 
+def read_positions(batch: Batch, position: int | None, received_at: datetime) -> Iterator[tuple[Event, int | None]]:
+    """The events of a batch, each with the number to go on behind once it was taken.
+
+    Where the service does not number its entries, that is the position before the batch until the last one was taken:
+    what is read again after a stop in between is not lost.
+
+    Args:
+        batch: What was read.
+        position: The number behind which it was read.
+        received_at: When it came.
+    """
+    if batch.gap is not None:
+        position = batch.gap.last_seq or position
+        yield _of_gap(batch.gap, received_at), position
+    for entry, following in pairwise(chain(batch.entries, [None])):
+        if entry is not None:
+            seq = batch.seq if entry.seq is None else entry.seq
+            position = batch.seq if following is None else position if entry.seq is None else seq
+            yield _of_entry(entry, seq, received_at), position
+
+
+def every_event(_: Event) -> bool:
+    """Want all."""
+    return True
+
+
 def unreadable_keys(events: Iterable[Event]) -> set[str]:
     """The names of the lists in which something could not be read."""
     return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
-def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | None) -> Callable[[Event], bool]:
+def event_filter(paths: Collection[str] | None, devices: Collection[str] | None) -> Callable[[Event], bool]:
     """Which events are wanted; gaps and unknown ones always are.
 
     Args:
         paths: Path patterns (``/3303/*``); then of all other events only observations of these.
-        device_ids: Then of all other events only those of these devices.
+        devices: Ids of devices; then of all other events only those of these, ends of their requests among them.
 
     Raises:
         TypeError: A single text was given where a collection of texts belongs, or something else than texts.
         ValueRefused: A pattern can match no path.
     """
-    for name, texts in (("paths", paths), ("device_ids", device_ids)):
+    for name, texts in (("paths", paths), ("devices", devices)):
         if isinstance(texts, str):
             raise TypeError(f"{name} takes a list of texts; write {name}=[{texts!r}]")
         for one in texts or ():
@@ -132,9 +160,12 @@ def event_filter(paths: Collection[str] | None, device_ids: Collection[str] | No
     def wants(event: Event) -> bool:
         if event.kind in {EventKind.GAP, EventKind.UNKNOWN}:
             return True
-        if device_ids is not None and event.device_id not in device_ids:
+        if devices is not None and event.device_id not in devices:
             return False
-        return paths is None or (event.path is not None and any(matches(pattern, event.path) for pattern in paths))
+        if paths is None:
+            return True
+        is_observation = event.kind is EventKind.OBSERVATION and event.path is not None
+        return is_observation and any(matches(pattern, event.path or "") for pattern in paths)
 
     return wants
 

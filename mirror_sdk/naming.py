@@ -200,6 +200,19 @@ def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps
     return device_id
 
 
+def either(
+    *, devices: Collection[DeviceLike] | None, device_ids: Collection[DeviceLike] | None
+) -> tuple[str, Collection[DeviceLike] | None]:
+    """The devices that were given by the one name of the argument or by its older one, and by which.
+
+    Raises:
+        TypeError: They were given by both.
+    """
+    if devices is not None and device_ids is not None:
+        raise TypeError("device_ids= is an older name of devices=; give one of them")
+    return ("device_ids", device_ids) if devices is None else ("devices", devices)
+
+
 def ids_of(names: KnownNames, devices: Iterable[DeviceLike], argument: str, *, anew: bool = True) -> Steps[list[str]]:
     """The ids of devices, in their order; their names are looked up together. Errors as for :func:`id_of`."""
     # A text and a device object can be iterated over too.

@@ -31,14 +31,16 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self
 
 from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._fork import close_in_child, tell_in_child
 from mirror_sdk._inbox import Entries, Entry
-from mirror_sdk._operations import Gap
-from mirror_sdk.errors import ConfigError, MirrorError, UnexpectedAnswer
+from mirror_sdk._operations import Gap, put_callback
+from mirror_sdk._steps import Steps
+from mirror_sdk.errors import BadRequest, ConfigError, MirrorError, UnexpectedAnswer
 
 TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
 ENTRIES_KEPT = 100_000
@@ -47,7 +49,9 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:
-    """The entries of one call of a webhook; none for the test call at its registration.
+    """The entries of one call of a webhook, in the order of the log where their numbers are told.
+
+    There are none for the test call at its registration.
 
     An entry that cannot be read is kept as it is, and takes no other with it.
 
@@ -65,11 +69,27 @@ def parse_callback(body: bytes) -> tuple[Entry, ...]:
     return tuple(Entries(message))
 
 
+def registered(url: str, headers: Mapping[str, str]) -> Steps[None]:
+    """Have a webhook be registered; where the service does not know of the numbers of entries, without them.
+
+    Raises:
+        BadRequest: The service refuses it.
+        ValueError: The URL or the headers cannot be registered.
+    """
+    try:
+        yield put_callback(url, headers, with_seq=True)
+    except BadRequest as refusal:
+        if not any("include_seq" in text for text in (refusal.message, *(field.name for field in refusal.fields))):
+            raise
+        yield put_callback(url, headers, with_seq=False)
+
+
 class CallbackInbox:
     """Takes the calls of a webhook, and keeps their entries for any number of readers, each with its own position.
 
-    Entries that come again, because an answer was lost, are recognised by their ``uid``. The newest 100,000 are kept;
-    a reader that is slower is told of the loss.
+    They have the numbers of the service's log, and its order within a call; a service that tells none has them counted
+    here, in the order in which they came. Entries that come again, because an answer was lost, are recognised by their
+    ``uid``. The newest 100,000 are kept; a reader that is slower is told of the loss.
 
     Attributes:
         url: Where the service reaches it, where that is known.
@@ -85,6 +105,7 @@ class CallbackInbox:
         self.refused: int = 0
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._last = 0
+        self._dropped = 0
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._listeners: set[Callable[[], object]] = set()
@@ -120,7 +141,7 @@ class CallbackInbox:
 
     @property
     def last(self) -> int:
-        """The number of the newest entry; they are counted here, from 1 on."""
+        """The number of the newest entry, 0 before the first one."""
         with self._changed:
             return self._last
 
@@ -143,13 +164,19 @@ class CallbackInbox:
 
     def _add(self, entries: tuple[Entry, ...]) -> None:
         with self._changed:
-            new = [entry for entry in entries if self._is_new(entry)]
-            self._entries.extend(new)
-            self._last += len(new)
+            for entry in filter(self._is_new, entries):
+                self._keep(entry)
             self._changed.notify_all()
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
+
+    def _keep(self, entry: Entry) -> None:
+        # A log that began anew counts from 1 again: here the numbers go on.
+        self._last = self._last + 1 if entry.seq is None else max(self._last + 1, entry.seq)
+        if len(self._entries) == self._entries.maxlen:
+            self._dropped = self._entries[0].seq or 0
+        self._entries.append(entry._replace(seq=self._last))
 
     def _is_new(self, entry: Entry) -> bool:
         uid = getattr(entry.body, "uid", None)
@@ -166,10 +193,9 @@ class CallbackInbox:
     def _read(self, after: int) -> Batch:
         if self._last <= after:
             return NOTHING
-        first = self._last - len(self._entries) + 1
-        gap = Gap(after + 1, first - 1) if first > after + 1 else None
-        count = self._last - max(after, first - 1)
-        return Batch(tuple(self._entries)[-count:], self._last, gap)
+        gap = Gap(after + 1, self._dropped) if self._dropped > after else None
+        following = list(takewhile(lambda entry: (entry.seq or 0) > after, reversed(self._entries)))
+        return Batch(tuple(reversed(following)), self._last, gap)
 
 
 class CallbackReader:
@@ -320,7 +346,7 @@ class WebhookReceiver(CallbackInbox):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<WebhookReceiver {self.url}, {self.last} entries>"
+        return f"<WebhookReceiver {self.url}, {len(self._entries)} entries>"
 
     def close(self) -> None:
         """Stop listening; what was received stays."""

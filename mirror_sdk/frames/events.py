@@ -90,7 +90,7 @@ def events_frame(
         device_id       category             the device it is about
         endpoint_name   category             the name that device registers with
         path            category             the resource path it is about
-        unit            category             of ``value_num``, as it is declared for the path
+        unit            category             of ``value_num``, as declared for the path; not of resource 5701
         value_num       Float64              a number, rounded to the nearest float past 2**53
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean
@@ -104,7 +104,8 @@ def events_frame(
         ==============  ===================  ===========================================================
 
         ``attrs["mirror"]`` holds ``taken_at``, the newest ``changed_at``, ``devices``, how many they are about,
-        ``complete``, false when something was lost, and ``server``.
+        ``complete``, false when something was lost, ``server``, and of what ``client.events()`` gave ``position``, the
+        number to go on behind.
 
     Raises:
         ValueRefused: ``tz`` is no time zone.
@@ -115,7 +116,7 @@ def events_frame(
     each_event = iter(events)
     while some := list(islice(each_event, EVENTS_AT_A_TIME)):
         parts.add(some)
-    return parts.frame(tz=tz, server=server)
+    return parts.frame(tz=tz, server=server, position=getattr(events, "position", None))
 
 
 class EventParts:
@@ -142,7 +143,7 @@ class EventParts:
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
 
-    def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
+    def frame(self, *, tz: str | None, server: str, position: int | None) -> pd.DataFrame:
         """The table of all of them, once; see :func:`events_frame`.
 
         Raises:
@@ -151,7 +152,8 @@ class EventParts:
         self._end_table()
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
-        return to_frame(table, based_on(device_ids, self._taken_at, complete=self._complete, server=server), tz=tz)
+        about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
+        return to_frame(table, about if position is None else {**about, "position": position}, tz=tz)
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))

@@ -129,10 +129,13 @@ def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
     """
     path = rules_path(folder)
     try:
-        with _undamaged(path):
-            noted = _Rules.model_validate_json(path.read_bytes())
+        noted = _Rules.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return []
+    except ValidationError as exc:
+        raise RecordingDamaged(
+            f"{path} is damaged; remove it, and take away yourself what get_presubscriptions() has of a recorder"
+        ) from exc
     # What was left beside a folder that was removed may be of another key, whose rules these are not.
     return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []
 

@@ -20,7 +20,7 @@ from mirror_sdk import _operations
 from mirror_sdk._rules import add_rules, remove_rules
 from mirror_sdk._steps import Steps, Work
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import APIError, ValueRefused
+from mirror_sdk.errors import MirrorError, ValueRefused
 from mirror_sdk.events import event_filter
 from mirror_sdk.naming import all_devices, devices_with
 from mirror_sdk.recording.folder import RecordingFolder
@@ -107,7 +107,8 @@ class Subscribing:
             listed = {device.id: device for device in (yield from self._list())}
             found = yield Work(partial(_without_rule, held, rules, listed))
             yield from _leave_out_subscribed(found)
-        except APIError as error:
+        except MirrorError as error:
+            # It records what comes in any case.
             return f"whether anything of {', '.join(self._paths)} is subscribed is not known: {error}"
         unmet = [
             pattern

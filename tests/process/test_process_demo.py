@@ -91,6 +91,15 @@ def test_two_demos_at_once_leave_the_key_to_the_first_one(start_demo: StartDemo,
         assert len(client.list_devices()) == 3
 
 
+def test_what_starts_a_demo_on_a_database_has_its_key_again(tmp_path: Path) -> None:
+    keys = []
+    for _ in range(2):
+        server = DemoServer(devices=1, database=tmp_path / "kept.db")
+        keys.append(server.environment["API_KEY"])
+        server.close()
+    assert keys[0] == keys[1]
+
+
 def test_on_postgresql_the_key_is_another_at_each_start_which_is_said(start_demo: StartDemo) -> None:
     option = f"--database={databases.new_postgresql_url()}"
     first = start_demo(option)

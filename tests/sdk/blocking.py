@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
-from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch
+from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch, Event
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
@@ -84,12 +84,28 @@ class Blocking:
         if isinstance(made, AsyncEvents):
             # Events of the other client begin where it is asked for them.
             self._loop.run(made.__aenter__())
-            return self._iterate(made)
+            return BlockingEvents(made, self._loop)
         return made
 
-    def _iterate(self, events: AsyncEvents) -> Iterator[Any]:
-        while True:
-            try:
-                yield self._loop.run(events.__anext__())
-            except StopAsyncIteration:
-                return
+
+class BlockingEvents(Iterator[Event]):
+    """Events of the asynchronous client, which block."""
+
+    def __init__(self, events: AsyncEvents, loop: Loop) -> None:
+        self._events = events
+        self._loop = loop
+        self._is_over = False
+
+    @property
+    def position(self) -> int | None:
+        return self._events.position
+
+    def __next__(self) -> Event:
+        if self._is_over:
+            raise StopIteration
+        try:
+            event: Event = self._loop.run(self._events.__anext__())
+        except StopAsyncIteration:
+            self._is_over = True
+            raise StopIteration from None
+        return event

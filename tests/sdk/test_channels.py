@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mirror_sdk._backoff import Backoff
-from mirror_sdk._channels import AnswerPump, LogReader, Watch, iterate_events
+from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
 from mirror_sdk._inbox import Inbox
 from mirror_sdk._sender import Sender
 from mirror_sdk.config import Settings
@@ -110,7 +110,7 @@ def watch_of(log: Log, callback: Any, wants: Any) -> Watch:
 
 
 def events_of(log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0) -> Iterator[Event]:
-    return iterate_events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
+    return Events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
 
 
 # Reading

@@ -109,5 +109,5 @@ def test_no_filter_hides_a_gap():
 
 
 def test_a_text_in_place_of_a_list_is_refused_with_the_cure():
-    with pytest.raises(TypeError, match=r"device_ids=\['d1'\]"):
+    with pytest.raises(TypeError, match=r"devices=\['d1'\]"):
         event_filter(None, "d1")

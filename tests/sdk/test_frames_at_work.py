@@ -258,6 +258,23 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
         )
 
 
+@given(
+    dtype=st.sampled_from(["category", "string", object]),
+    ids=st.lists(st.sampled_from("abcd"), max_size=6),
+    rooms=st.dictionaries(st.sampled_from("abcde"), st.integers()),
+)
+def test_a_left_join_adds_a_column_and_changes_nothing_else(dtype, ids, rooms):
+    table = pd.DataFrame({"device_id": pd.Series(ids, dtype=object).astype("category"), "row": range(len(ids))})
+    table.attrs["mirror"] = {"taken_at": None, "devices": 4, "complete": True, "server": ""}
+    other = pd.DataFrame(
+        {"device_id": pd.Series(list(rooms), dtype=object), "room": pd.Series(rooms.values(), dtype=object)}
+    )
+    joined = table.mirror.join(other.astype({"device_id": dtype}))
+    assert_frame_equal(joined[["device_id", "row"]], table)
+    assert [None if pd.isna(room) else room for room in joined["room"]] == [rooms.get(one) for one in ids]
+    assert joined.attrs == table.attrs
+
+
 def test_what_is_missing_matches_nothing():
     events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("d1", LEVEL, "50")])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})

@@ -29,7 +29,7 @@ TWINS = [
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
 TYPES = {
-    "Iterator[Event]": "AsyncEvents",
+    "Events": "AsyncEvents",
     "DeviceRequest": "AsyncDeviceRequest",
     "Watch": "AsyncWatch",
     "Recorder": "AsyncRecorder",

@@ -1,6 +1,8 @@
 """What of a recording is subscribed: told where nothing covers it, and added for as long as it is recorded."""
 
 import shutil
+import threading
+import time
 import warnings
 
 import httpx
@@ -14,6 +16,7 @@ from mirror_sdk import (
     MirrorClient,
     NotSubscribedWarning,
     PresubscriptionRule,
+    RecordingDamaged,
     ValueRefused,
 )
 from mirror_sdk.recording import layout, read_recording
@@ -42,6 +45,13 @@ def sensors(bench):
     }
     found["lamp"] = bench.add_device("lamp", RESOURCES[1:], endpoint_type="Lamp")
     return found
+
+
+def until(condition):
+    end_at = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end_at
+        threading.Event().wait(0.01)
 
 
 def told(client, folder, **options):
@@ -438,3 +448,32 @@ def test_the_note_stands_there_before_the_rules_do(cut, sensors, folder):
     network.cuts = cuts
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
     assert noted == [True, True]
+
+
+def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
+    plain.record(folder).stop()
+    layout.rules_path(folder).write_text('{"rules": [')
+    with pytest.raises(RecordingDamaged, match=r"rules\.json is damaged; remove it"):
+        plain.record(folder)
+    layout.rules_path(folder).unlink()
+    plain.record(folder).stop()
+
+
+def test_a_look_that_fails_keeps_nobody_from_recording(cut, sensors, folder):
+    network, client, _ = cut
+    network.cuts = lambda request: "before" if request.url.path == "/v2/subscriptions" else None
+    (said,) = told(client, folder, paths=["/3303/*"])
+    assert "is subscribed is not known: GET http://mirror.localhost/v2/subscriptions: no answer" in said
+
+
+def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, monkeypatch):
+    _, client, near = cut
+    recorder = client.record(folder, paths=["/3303/*"], subscribe=True)
+
+    def fail(*_):
+        raise OSError("no more")
+
+    monkeypatch.setattr("mirror_sdk.recording.folder.RecordingFolder.append", fail)
+    near.subscribe("sensor-1", SWITCH)
+    until(lambda: recorder.failure is not None and near.get_presubscriptions() == [])
+    assert not recorder.is_running

@@ -49,6 +49,20 @@ def test_rules_are_deleted(service: Service) -> None:
     assert service.json("GET", RULES) == []
 
 
+def test_rules_are_changed_by_who_saw_them_last(service: Service) -> None:
+    """Extension: ``ETag``, ``If-None-Match`` and ``If-Match``."""
+    tag = service.call("GET", RULES).headers.get("ETag")
+    if tag is None:
+        pytest.skip("the server has no ETag on rules")
+    same = service.call("GET", RULES, headers={"If-None-Match": tag})
+    assert (same.status_code, same.content) == (304, b"")
+    first = [{"endpoint-type": "Light"}]
+    assert service.call("PUT", RULES, json=first, headers={"If-Match": tag}).status_code == 202
+    service.refused(412, "PUT", RULES, json=[], headers={"If-Match": tag})
+    service.refused(412, "DELETE", RULES, headers={"If-Match": tag})
+    assert service.json("GET", RULES) == first
+
+
 @pytest.mark.parametrize(
     "rules",
     [

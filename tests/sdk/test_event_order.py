@@ -1,0 +1,411 @@
+"""Events come in the order of the log, each with its own number, and a program may stop and go on anywhere."""
+
+import asyncio
+import gc
+import itertools
+import warnings
+
+import httpx
+import pytest
+
+from mirror_sdk import (
+    AsyncMirrorClient,
+    BadRequest,
+    CompatibilityWarning,
+    ConfigError,
+    ConnectionFailed,
+    MirrorClient,
+    UnexpectedAnswer,
+    WebhookReceiver,
+)
+from mirror_sdk.events import EventKind
+
+URL = "http://mirror.localhost"
+TEMPERATURE = "/3303/0/5700"
+DEVICE = "d" * 32
+TOLD = {"uid": "u", "timestamp": 1, "ep": DEVICE, "original-ep": "sensor-1"}
+
+
+def kinds(events):
+    return [str(event.kind) for event in events]
+
+
+@pytest.fixture
+def backlog(mirror, bench, client, device_id):
+    """Things of several kinds, ten seconds apart, in the order in which they happened."""
+    begin = client.events(timeout=0).position
+    client.subscribe(device_id, TEMPERATURE)
+    assert mirror.services.database.settle(10)
+    for change in [bench.deregister, bench.register, bench.deregister, bench.register, bench.update_registration]:
+        bench.advance(10)
+        change(device_id)
+    client.subscribe(device_id, TEMPERATURE)
+    assert mirror.services.database.settle(10)
+    client.read_value(device_id, TEMPERATURE)
+    bench.set_value(device_id, TEMPERATURE, "22.5")
+    return begin
+
+
+HAPPENED = [
+    "observation",
+    *["deregistration", "registration"] * 2,
+    "reg_update",
+    "observation",
+    "async_response",
+    "observation",
+]
+
+
+def test_events_come_in_the_order_in_which_they_happened(client, backlog):
+    events = list(client.events(after=backlog, timeout=0))
+    assert kinds(events) == HAPPENED
+    assert [event.seq for event in events] == list(range(backlog + 1, backlog + 1 + len(HAPPENED)))
+    # An observation has the time of the device's change, which may be long ago.
+    times = [event.changed_at for event in events if event.kind is not EventKind.OBSERVATION]
+    assert times == sorted(times)
+    assert len(set(times)) == 5
+
+
+def test_a_program_that_catches_up_ends_in_the_right_state(client, bench, backlog, device_id):
+    """By kind, the deregistration would come behind the registration that followed it, or before the one before it."""
+    bench.deregister(device_id)
+    registered = {}
+    for event in client.events(after=0, timeout=0):
+        if event.kind in {EventKind.REGISTRATION, EventKind.REG_UPDATE}:
+            registered[event.device_id] = True
+        elif event.kind in {EventKind.DEREGISTRATION, EventKind.EXPIRED}:
+            registered[event.device_id] = False
+    assert registered == {device_id: client.list_devices()[0].state == "registered"} == {device_id: False}
+
+
+def test_an_async_response_names_its_device_and_path_and_its_value_is_read_by_it(client, bench):
+    light = bench.add_device("light-1", [{"path": "/3311/0/5850", "value": "1", "writable": True}])
+    after = client.events(timeout=0).position
+    client.write_value(light, "/3311/0/5850", True)
+    client.read_value(light, "/3311/0/5850")
+    written, read = client.events(after=after, timeout=0)
+    for event in (written, read):
+        assert (event.device_id, event.endpoint_name, event.path) == (light, "light-1", "/3311/0/5850")
+    assert written.value is None
+    assert read.value.python is True
+
+
+def test_the_unit_is_the_declared_one(client, bench):
+    light = bench.add_device("light-1", [{"path": "/3311/0/5851", "value": "40", "observable": True}])
+    after = client.events(timeout=0).position
+    client.subscribe(light, "/3311/0/5851")
+    (event,) = client.events(after=after, timeout=10, limit=1)
+    assert (event.endpoint_name, event.unit) == ("light-1", "%")
+    frame = client.events_frame(after=after, timeout=0)
+    assert frame[["endpoint_name", "unit"]].to_dict("records") == [{"endpoint_name": "light-1", "unit": "%"}]
+    assert (str(frame["endpoint_name"].dtype), str(frame["unit"].dtype)) == ("category", "category")
+
+
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_a_program_may_stop_after_any_event_and_go_on_behind_it(client, backlog, step):
+    seen, position = [], backlog
+    while some := list(itertools.islice(events := client.events(after=position, timeout=0), step)):
+        assert events.position == some[-1].seq
+        seen += some
+        position = events.position
+    assert kinds(seen) == HAPPENED
+    assert [event.seq for event in seen] == list(range(backlog + 1, backlog + 1 + len(HAPPENED)))
+
+
+def test_the_position_is_where_it_begins_before_the_first_event_and_the_end_behind_the_last(client, backlog):
+    events = client.events(after=backlog, limit=2, timeout=0)
+    assert events.position == backlog
+    assert len(list(events)) == 2
+    assert events.position == backlog + 2
+    assert list(events) == []
+    whole = client.events(after=backlog, timeout=0)
+    list(whole)
+    assert whole.position == client.events(timeout=0).position == backlog + len(HAPPENED)
+
+
+def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, bench, backlog, device_id):
+    other = bench.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1", "observable": True}])
+    events = client.events(after=backlog, timeout=0, paths=["/3303/*"])
+    assert kinds(events) == ["observation"] * 3
+    assert events.position == backlog + len(HAPPENED) + 1
+    assert kinds(client.events(after=backlog, timeout=0, devices=["sensor-2"])) == ["registration"]
+    assert kinds(client.events(after=backlog, timeout=0, devices=["sensor-1"])) == HAPPENED
+    assert kinds(client.events(after=backlog, timeout=0, devices=[other], paths=["/3303/*"])) == []
+    frame = client.events_frame(after=backlog, timeout=0, devices=["sensor-1"], paths=["/3303/0/*"], limit=2)
+    assert list(frame["seq"]) == [backlog + 1, backlog + 7]
+    assert frame.attrs["mirror"]["position"] == backlog + 7
+    rest = client.events_frame(after=frame.attrs["mirror"]["position"], timeout=0, devices=["sensor-1"])
+    assert list(rest["event"]) == HAPPENED[7:]
+
+
+def test_what_no_filter_can_be_is_refused(client):
+    with pytest.raises(TypeError, match=r"paths=\['/3303/\*'\]"):
+        client.events(paths="/3303/*")
+    with pytest.raises(TypeError, match="devices"):
+        client.events(devices="sensor-1", timeout=0)
+    with pytest.raises(TypeError, match="give one of them"):
+        client.watch(print, devices=["sensor-1"], device_ids=["sensor-1"])
+
+
+def test_a_watch_takes_devices_by_either_name(client, device_id):
+    with client.watch(print, devices=["sensor-1"]) as watch, client.watch(print, device_ids=["sensor-1"]) as older:
+        assert watch.is_running
+        assert older.is_running
+
+
+# What a service tells that is not so
+
+
+@pytest.fixture
+def answering(new_client):
+    """A client whose polls behind 3 are answered with this message and cursor."""
+
+    def make(message, cursor, kind=MirrorClient):
+        def answer(request):
+            if request.url.params.get("after") != "3":
+                return httpx.Response(204, headers={"Mirror-Cursor": str(cursor)})
+            return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, json=message)
+
+        return MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
+
+    return make
+
+
+def left(seq, **more):
+    return {**TOLD, "seq": seq, **more}
+
+
+LIES = {
+    "before the position": ({"de-registrations": [left(3)]}, 4, "number 3"),
+    "beyond the cursor": ({"de-registrations": [left(4), left(6)]}, 5, "number 6"),
+    "two with one number": ({"de-registrations": [left(4)], "registrations": [left(4, uid="v")]}, 5, "number 4"),
+    "none": ({"de-registrations": [left("4")]}, 4, "none"),
+    "a fraction": ({"de-registrations": [left(4.5)]}, 5, "none"),
+    "a boolean": ({"de-registrations": [left(True)]}, 5, "none"),
+    "negative": ({"de-registrations": [left(-4)]}, 5, "number -4"),
+    "of an unknown list": ({"blips": [{"seq": []}]}, 5, "none"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_numbers_that_cannot_be_are_an_unexpected_answer_and_nothing_is_taken(answering, lie):
+    message, cursor, told = LIES[lie]
+    events = answering(message, cursor).events(after=3, timeout=0)
+    with pytest.raises(UnexpectedAnswer, match=told):
+        next(events)
+    assert events.position == 3
+
+
+def test_a_service_that_numbers_nothing_gives_them_by_kind_and_the_position_waits_for_the_last(answering):
+    message = {"registrations": [TOLD, TOLD], "de-registrations": [DEVICE]}
+    events = answering(message, 6).events(after=3, timeout=0)
+    positions = [(str(event.kind), event.seq, events.position) for event in events]
+    assert positions == [("registration", 6, 3), ("registration", 6, 3), ("deregistration", 6, 6)]
+
+
+def test_an_entry_without_a_number_among_others_is_no_reason_to_lose_any(answering):
+    message = {"registrations": [left(5), left(4)], "de-registrations": [DEVICE]}
+    events = answering(message, 6).events(after=3, timeout=0)
+    assert [(str(event.kind), events.position) for event in events] == [
+        ("registration", 3),
+        ("registration", 3),
+        ("deregistration", 6),
+    ]
+
+
+def test_an_entry_that_comes_twice_in_a_message_is_given_twice(answering):
+    """At-least-once delivery: the uid shows it."""
+    events = answering({"registrations": [left(5), left(4), left(4)]}, 5).events(after=3, timeout=0)
+    assert [(event.seq, events.position) for event in events] == [(4, 4), (4, 4), (5, 5)]
+
+
+def test_one_that_cannot_be_read_stands_at_its_place(answering):
+    message = {"registrations": [left(6)], "notifications": [{"seq": 5}], "de-registrations": [left(4)]}
+    events = answering(message, 6).events(after=3, timeout=0)
+    with pytest.warns(CompatibilityWarning, match="notifications"):
+        assert kinds(events) == ["deregistration", "unknown", "registration"]
+
+
+def test_a_service_that_tells_no_time_or_none_that_is_one_is_read_all_the_same(answering):
+    for told in [None, "yesterday"]:
+        headers = {"Mirror-Cursor": "4"} | ({"Mirror-Time": told} if told else {})
+        transport = httpx.MockTransport(lambda request, headers=headers: httpx.Response(204, headers=headers))
+        client = MirrorClient(URL, "key", transport=transport)
+        assert client.events(timeout=0).position == 4
+
+
+# Beginning at the call, on a loop
+
+
+def run(mirror, program):
+    async def whole():
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+            await program(client)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(whole())
+        gc.collect()
+
+
+def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(mirror, device_id):
+    async def program(client):
+        events = client.events(limit=2, timeout=10)
+        await client.subscribe(device_id, TEMPERATURE)
+        await client.read_value(device_id, TEMPERATURE)
+        assert [str(event.kind) async for event in events] == ["observation", "async_response"]
+
+    run(mirror, program)
+
+
+def test_several_that_begin_at_once_all_see_it(mirror, device_id):
+    async def program(client):
+        begun = [client.events(limit=1, timeout=10) for _ in range(5)]
+        await asyncio.gather(*(client.subscribe(device_id, TEMPERATURE) for _ in range(3)))
+        assert [[str(event.kind) async for event in events] for events in begun] == [["observation"]] * 5
+
+    run(mirror, program)
+
+
+def test_events_that_nobody_takes_leave_nothing_behind(mirror):
+    async def program(client):
+        client.events()
+        client.events()
+        await asyncio.sleep(0)
+        client.events()
+
+    run(mirror, program)
+
+
+def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_anew(recwarn):
+    is_down = True
+
+    def answer(_):
+        if is_down:
+            raise httpx.ConnectError("refused")
+        return httpx.Response(204, headers={"Mirror-Cursor": "7"})
+
+    async def program():
+        nonlocal is_down
+        async with AsyncMirrorClient(URL, "key", transport=httpx.MockTransport(answer), max_retries=0) as client:
+            client.events(timeout=0)
+            events = client.events(timeout=0)
+            with pytest.raises(ConnectionFailed):
+                await anext(events)
+            assert events.position is None
+            is_down = False
+            assert [event async for event in events] == []
+            assert events.position == 7
+
+    asyncio.run(program())
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(mirror, device_id):
+    async def program(client):
+        events = client.events(limit=1, timeout=10)
+        step = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        await client.subscribe(device_id, TEMPERATURE)
+        assert [str(event.kind) async for event in events] == ["observation"]
+
+    run(mirror, program)
+
+
+def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, bench, device_id):
+    client = AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport)
+    events = client.events(limit=1, timeout=10)
+    assert events.position is None
+
+    async def program():
+        async with client, events:
+            await client.subscribe(device_id, TEMPERATURE)
+            assert [str(event.kind) async for event in events] == ["observation"]
+
+    asyncio.run(program())
+
+
+def test_one_that_began_on_a_loop_that_ended_begins_anew_on_another(mirror):
+    key = mirror.new_key()
+    events = []
+
+    async def begin():
+        client = AsyncMirrorClient(URL, key, transport=mirror.async_transport)
+        events.append(client.events(after=None, timeout=0))
+
+    asyncio.run(begin())
+
+    async def go_on():
+        assert events[0]._beginning.cancelled()
+        with pytest.raises(ConfigError, match="another event loop"):
+            await anext(events[0])
+
+    asyncio.run(go_on())
+
+
+def test_several_tasks_that_take_from_one_iterator_get_each_event_once(mirror, bench, device_id):
+    async def program(client):
+        events = client.events(timeout=10)
+        await client.list_devices()
+        for _ in range(6):
+            await asyncio.to_thread(bench.update_registration, device_id)
+        took = await asyncio.gather(*(anext(events) for _ in range(6)))
+        assert sorted(event.seq for event in took) == list(range(took[0].seq, took[0].seq + 6))
+
+    run(mirror, program)
+
+
+# Webhooks
+
+
+def test_a_webhook_gives_the_numbers_and_the_order_of_the_log(client, bench, backlog):
+    last = len(list(client.events(after=0, timeout=0)))
+    # What was read already is not sent: only what comes now.
+    with WebhookReceiver() as receiver:
+        client.use_webhook(receiver)
+        events = client.events(limit=3, timeout=10)
+        other = bench.add_device("sensor-2", [])
+        bench.deregister(other)
+        bench.register(other)
+        seen = list(events)
+        position = events.position
+        client.use_long_polling()
+    assert kinds(seen) == ["registration", "deregistration", "registration"]
+    assert [event.seq for event in seen] == [last + 1, last + 2, last + 3]
+    assert position == last + 3
+    assert {event.endpoint_name for event in seen} == {"sensor-2"}
+    assert all(event.changed_at for event in seen)
+    assert list(client.events(after=position, timeout=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_taken"),
+    [
+        ({"message": "unknown member include_seq"}, True),
+        ({"message": "m", "fields": [{"name": "serialization.cfg.include_seq", "message": "unknown"}]}, True),
+        ({"message": "the URL does not answer"}, False),
+    ],
+)
+def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, is_taken):
+    asked = []
+
+    def answer(request):
+        asked.append(request.read())
+        if b"include_seq" in asked[-1]:
+            return httpx.Response(400, json={"object": "error", "code": 400, "type": "validation_error", **refusal})
+        return httpx.Response(204)
+
+    client = MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
+    with WebhookReceiver() as receiver:
+        if is_taken:
+            client.use_webhook(receiver)
+            assert [b"include_seq" in body for body in asked] == [True, False]
+            assert b"deregistrations_as_object" in asked[1]
+        else:
+            with pytest.raises(BadRequest):
+                client.use_webhook(receiver)
+            assert len(asked) == 1
