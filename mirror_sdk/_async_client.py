@@ -1102,7 +1102,7 @@ class AsyncMirrorClient:
 
         Raises:
             CallTimeout: It took too long, also because others changed the rules again and again.
-            ValueError: A rule can be none; the message names what is wrong with it.
+            ValueError: Something given is no rule; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
