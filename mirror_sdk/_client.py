@@ -559,7 +559,7 @@ class MirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, or not all of it.
+            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -1081,7 +1081,7 @@ class MirrorClient:
 
         Raises:
             CallTimeout: It took too long, also because others changed the rules again and again.
-            ValueError: A rule can be none; the message names what is wrong with it.
+            ValueError: Something given is no rule; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
@@ -1254,9 +1254,9 @@ class MirrorClient:
                 which no rule and no subscription of this key covers anything, of some device, is told as a
                 :class:`NotSubscribedWarning`: nothing of it comes.
             subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
-                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
-                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
-                folder ends.
+                see :meth:`add_presubscriptions`. Those that were there already stay, or go with the recorder that added
+                them. Devices send what was subscribed until they register anew. Where the recorder is killed the rules
+                stay, until the next one with the same folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.

@@ -60,6 +60,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
 @click.option("--subscribe", is_flag=True, help="Have rules for all of this while it records.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
 @click.option("--audit", "only_audit", is_flag=True, help="Record nothing; say whether FOLDER is complete.")
+@click.option("--seal", "only_seal", is_flag=True, help="Record nothing; let other programs see all that FOLDER holds.")
 def record(
     folder: Path,
     devices: Sequence[str],
@@ -67,17 +68,19 @@ def record(
     subscribe: bool,
     seconds: float | None,
     only_audit: bool,
+    only_seal: bool,
 ) -> None:
     """Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.
 
     At the end it says whether the recording is complete, with status 1 if not. What no rule and no subscription of the
-    key covers does not come, which is told at the beginning.
+    key covers does not come, which is told at the beginning. Other programs see what is older than five minutes; of a
+    killed one, --seal shows them the rest.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe
       python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
     """  # noqa: D301 - click wants the character, not its escape
-    if not only_audit:
+    if not (only_audit or only_seal):
         with connect() as client, _begun(client, folder, devices, paths, subscribe=subscribe) as recorder:
             # Before it is said that it records: whoever waits for that may end it at once.
             signal.signal(signal.SIGTERM, stop)
@@ -85,7 +88,10 @@ def record(
     try:
         from mirror_sdk.recording import Recording
 
-        audit = Recording(folder).audit()
+        recording = Recording(folder)
+        if only_seal:
+            recording.seal()
+        audit = recording.audit()
     except FileNotFoundError as error:
         raise click.BadParameter(str(error), param_hint="FOLDER") from error
     click.echo(str(audit))

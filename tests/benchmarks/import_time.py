@@ -47,7 +47,7 @@ print(json.dumps([imported - began, time.perf_counter() - began, loaded]))
 def measure(run: Run) -> Iterator[Figure]:
     with on_cores(run.cores.client):
         # The first one writes the bytecode.
-        _, *taken = [import_seconds() for _ in range(1 + max(5, run.scale.rounds))]
+        _, *taken = [import_seconds() for _ in range(1 + run.scale.rounds)]
     imported, made = zip(*taken, strict=True)
     yield median(NAME, "from mirror_sdk import MirrorClient", list(imported), "s", at_most(0.3))
     yield median(NAME, "the same, and the first client", list(made), "s")

@@ -88,11 +88,11 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are(tmp_path: Path
 def test_a_peer_that_cannot_be_installed_ends_in_words_and_keeps_what_was_measured(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     (tmp_path / "peers").touch()
-    ended = run(tmp_path, *TINY.split(), "--peers", "--json", str(result), "import_time", "read_value")
+    ended = run(tmp_path, *TINY.split(), "--peers", "--json", str(result), "call_overhead", "read_value")
     assert ended.returncode == 1
     assert "read_value failed: " in ended.stderr
     content = json.loads(result.read_text())
-    assert {figure["benchmark"] for figure in content["figures"]} == {"import_time"}
+    assert {figure["benchmark"] for figure in content["figures"]} == {"call_overhead"}
     assert list(content["failed"]) == ["read_value"]
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from process_server import child_environment, wait_until
+from recording_readers import READERS
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.recording import read_recording
@@ -75,6 +76,12 @@ def start_recorder(server, key, folder):
         child.communicate()
 
 
+def seen(folder):
+    """The numbers of the entries as every reader sees them."""
+    (numbers,) = {tuple(sorted(read(folder)["seq"])) for read in READERS.values()}
+    return list(numbers)
+
+
 def observed(folder):
     """The values in the order of the recording, each once: subscribed again, a device tells its value again."""
     frame = read_recording(folder)
@@ -98,15 +105,24 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss(start_reco
         recorder = start_recorder()
         change(*range(beginning, beginning + 10))
         wait_until(lambda some=beginning + 2: some in observed(folder), "a part of it to be recorded", 30)
+        running, before = seen(folder), read_recording(folder)["seq"].tolist()
+        assert running == before[: len(running)]
         recorder.send_signal(signal.SIGKILL)
         recorder.wait(20)
         change(*range(beginning + 10, beginning + 20))
+    killed, left = seen(folder), read_recording(folder)["seq"].tolist()
+    assert killed == left[: len(killed)]
+    assert len(killed) < len(left)
+    sealed = subprocess.run([*COMMAND, str(folder), "--seal"], capture_output=True, text=True, check=True)
+    assert sealed.stdout.startswith("complete from ")
+    assert seen(folder) == left
     last = start_recorder()
     last.send_signal(signal.SIGTERM)
     output, _ = last.communicate(timeout=30)
     assert last.returncode == 0
     assert output.startswith("complete from ")
     assert observed(folder) == list(range(1, 61))
+    assert seen(folder) == read_recording(folder)["seq"].tolist()
 
 
 def test_rules_of_a_killed_recorder_are_taken_away_by_the_next_one(start_recorder, client, folder):

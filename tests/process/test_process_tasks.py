@@ -1,4 +1,4 @@
-"""Tasks, each a script as who has read the README and ``help()`` alone would write it: run as they run theirs.
+"""Ten tasks, each a script as who has read the README and ``help()`` alone would write it: run as they run theirs.
 
 A script has the address and the key in its environment, and a folder of its own. The tests play the devices' side.
 """
@@ -302,6 +302,28 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def test_a_light_follows_its_door_on_a_loop(scripts: Scripts, bench: Bench) -> None:
+    door, switch = "/3200/0/5500", "/3311/0/5850"
+    for place in ("hall", "yard"):
+        bench.add_device(f"{place}-door", [{"path": door, "value": "0", "observable": True}], endpoint_type="Door")
+        bench.add_device(f"{place}-light", [{"path": switch, "value": "0", "writable": True}])
+    bench.set_answer("yard-light", "reject")
+    script = scripts.begin("doors_and_lights.py", 4)
+    # How they stand when they are subscribed.
+    assert sorted(script.read_line() for _ in range(2)) == ["hall-light off", "yard-light REJECTED"]
+    bench.set_value("hall-door", door, value=True)
+    assert script.read_line() == "hall-light on"
+    bench.set_value("yard-door", door, value=True)
+    assert script.end() == ["yard-light REJECTED"]
+    bench.set_answer("yard-light", "normal")
+    for value in (False, True):
+        bench.set_value("hall-door", door, value=value)
+        bench.set_value("yard-door", door, value=value)
+    # What happened while nobody looked, in its order.
+    told = scripts.run("doors_and_lights.py", 4)
+    assert told == ["hall-light off", "yard-light off", "hall-light on", "yard-light on"]
 
 
 def test_a_program_is_tested_with_the_fixtures(tmp_path: Path) -> None:

@@ -258,9 +258,10 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
         )
 
 
-@pytest.mark.parametrize("dtype", ["category", "string", object])
 @given(
-    ids=st.lists(st.sampled_from("abcd"), max_size=6), rooms=st.dictionaries(st.sampled_from("abcde"), st.integers())
+    dtype=st.sampled_from(["category", "string", object]),
+    ids=st.lists(st.sampled_from("abcd"), max_size=6),
+    rooms=st.dictionaries(st.sampled_from("abcde"), st.integers()),
 )
 def test_a_left_join_adds_a_column_and_changes_nothing_else(dtype, ids, rooms):
     table = pd.DataFrame({"device_id": pd.Series(ids, dtype=object).astype("category"), "row": range(len(ids))})

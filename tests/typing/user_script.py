@@ -17,6 +17,7 @@ from mirror_sdk import (
     EventKind,
     MirrorClient,
     Plan,
+    PresubscriptionRule,
     Resource,
     Value,
     WebhookReceiver,
@@ -120,7 +121,8 @@ def main() -> None:
     print("version", mirror_sdk.__version__.split("."))
     with MirrorClient.from_env(timeout=5) as client:
         print(client.read_value("id", "/3303/0/5700", timeout=1.5))
-        client.put_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
+        added: list[PresubscriptionRule] = client.add_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
+        print(client.remove_presubscriptions(added))
         for waiting in client.list_device_requests():
             print(waiting.uri, waiting.expires_at)
     print(asyncio.run(both("id")))
