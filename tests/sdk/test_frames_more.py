@@ -374,3 +374,8 @@ def test_a_timeline_has_a_line_for_each_resource_and_tells_its_zone(tmp_path):
         axes.figure.savefig(tmp_path / "timeline.png")
     finally:
         mpl.pyplot.close(axes.figure)
+
+
+def test_a_file_that_is_not_there_is_no_damaged_one(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_parquet(tmp_path / "none.parquet")
