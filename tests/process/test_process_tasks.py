@@ -168,14 +168,21 @@ def test_silent_devices_are_told_with_the_reason(scripts: Scripts, bench: Bench,
         bench.add_device(name, [{"path": TEMPERATURE, "value": "20", "observable": True}])
     for name in names[:3]:
         client.read_value(name, TEMPERATURE)
-    bench.set_online("meter-cut-off", online=False)
+    client.subscribe("weather-station-02", TEMPERATURE)
+    bench.advance(timedelta(hours=1))
+    for name in ("weather-station-02", "meter-cut-off"):
+        bench.set_online(name, online=False)
     bench.deregister("meter-gone")
     bench.advance(timedelta(hours=4))
     client.read_value("meter-heard", TEMPERATURE)
     told = scripts.run("silent_devices.py")
-    silent = [line.partition(",")[0] for line in told if line.startswith("meter")]
-    assert silent == ["meter-cut-off: 1 old values", "meter-gone: 1 old values"]
+    reasons = {line.partition(":")[0]: reason for line, reason in zip(told[:-1:2], told[1:-1:2], strict=True)}
+    assert {name for name in names if name in reasons} == {"meter-cut-off", "meter-gone"}
+    assert "cut off" in reasons["weather-station-02"]
+    assert "its rhythm is not known" in reasons["meter-cut-off"]
+    assert "The device is not registered" in reasons["meter-gone"]
     assert {name for name in names if name in told[-1]} == {"meter-never-read"}
+    bench.set_online("weather-station-02", online=True)
 
 
 def test_lights_are_lowered_for_the_night_repaired_and_set_back(
