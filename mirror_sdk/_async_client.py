@@ -1301,9 +1301,9 @@ class AsyncMirrorClient:
                 which no rule and no subscription of this key covers anything, of some device, is told as a
                 :class:`NotSubscribedWarning`: nothing of it comes.
             subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
-                see :meth:`add_presubscriptions`. Those that were there already stay. Devices send what was subscribed
-                until they register anew. Where the recorder is killed the rules stay, until the next one with the same
-                folder ends.
+                see :meth:`add_presubscriptions`. Those that were there already stay, or go with the recorder that added
+                them. Devices send what was subscribed until they register anew. Where the recorder is killed the rules
+                stay, until the next one with the same folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.

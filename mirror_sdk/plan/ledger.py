@@ -90,6 +90,9 @@ class Entry:
             MirrorError: The error itself, when it would be the same for every other write.
         """
         check_about_one(error)
+        if isinstance(self.request, PlacedRequest) and not isinstance(error, _REFUSED):
+            # It was sent before: that is known, whatever became of this attempt.
+            return
         self.request = UnplacedRequest(
             async_id=self.planned.async_id,
             device_id=self.planned.want.device_id,

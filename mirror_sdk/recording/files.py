@@ -174,6 +174,18 @@ def read_part(folder: Path, number: int) -> Piece:
         return Piece(_checked(table.replace_schema_metadata(None)), _spans_of(metadata), is_sealed=True)
 
 
+def last_span(folder: Path) -> Span | None:
+    """The end of what the whole files cover; ``None`` where they cover nothing.
+
+    Raises:
+        RecordingDamaged: The file that tells it is not as it was written.
+    """
+    for number in reversed(part_numbers(folder)):
+        if spans := read_part(folder, number).spans:
+            return spans[-1]
+    return None
+
+
 def read_journal(folder: Path, number: int) -> Piece:
     """What a journal holds, as far as it was written to its end.
 

@@ -235,8 +235,7 @@ class RecordingFolder:
         else:
             self._bring_into_layout()
         files.remove_leftovers(self.path)
-        spans = [span for number in layout.part_numbers(self.path) for span in files.read_part(self.path, number).spans]
-        self._last = spans[-1] if spans else None
+        self._last = files.last_span(self.path)
 
     def _bring_into_layout(self) -> None:
         files.write_about(self.path, self._about)

@@ -1,5 +1,6 @@
 """What of a recording is subscribed: told where nothing covers it, and added for as long as it is recorded."""
 
+import asyncio
 import shutil
 import threading
 import time
@@ -289,6 +290,31 @@ def test_a_client_that_is_closed_takes_them_away(mirror, sensors, folder):
         assert watching.get_presubscriptions() == []
 
 
+def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancelled(mirror, sensors, folder, loop):
+    key = mirror.new_key()
+
+    async def record():
+        async with AsyncMirrorClient(URL, key, transport=mirror.async_transport) as client:
+
+            async def forever():
+                async with await client.record(folder, paths=["/3303/*"], subscribe=True):
+                    begun.set()
+                    await asyncio.Event().wait()
+
+            begun = asyncio.Event()
+            task = asyncio.create_task(forever())
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            after_cancel = await client.get_presubscriptions()
+            await client.record(folder, paths=["/3303/*"], subscribe=True)
+            return after_cancel, await client.get_presubscriptions()
+
+    assert loop.run(record()) == ([], [TEMPERATURES])
+    with MirrorClient(URL, key, transport=mirror.transport) as watching:
+        assert watching.get_presubscriptions() == []
+
+
 @pytest.mark.parametrize("subscribes", [False, True])
 def test_what_a_killed_one_left_is_taken_away_by_the_next(client, sensors, folder, subscribes):
     left = folder.with_name("left")
@@ -475,5 +501,5 @@ def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, mo
 
     monkeypatch.setattr("mirror_sdk.recording.folder.RecordingFolder.append", fail)
     near.subscribe("sensor-1", SWITCH)
-    until(lambda: recorder.failure is not None and near.get_presubscriptions() == [])
-    assert not recorder.is_running
+    until(lambda: not recorder.is_running and near.get_presubscriptions() == [])
+    assert str(recorder.failure) == "no more"
