@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -19,7 +18,6 @@ from mirror_sdk._output import Form, Row, form_options, show_line
 from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import main
 from mirror_sdk.events import Event
-from mirror_sdk.wire.paths import matches
 
 if TYPE_CHECKING:
     from mirror_sdk._client import MirrorClient
@@ -45,9 +43,9 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     signal.signal(signal.SIGTERM, stop)
     # So it is to end: what was shown is all there is to say.
     with suppress(KeyboardInterrupt), connect() as client:
-        only = client.get_directory_device(device).id if device else None
-        events = client.events(timeout=float("inf") if timeout is None else timeout)
-        for event in islice((event for event in events if _is_wanted(event, only, paths)), limit):
+        only = [client.get_directory_device(device).id] if device else None
+        seconds = float("inf") if timeout is None else timeout
+        for event in client.events(timeout=seconds, limit=limit, paths=paths or None, devices=only):
             show_line(_event_row(event), form)
 
 
@@ -127,12 +125,6 @@ def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
 def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
     """End as Ctrl-C does, at a signal."""
     raise KeyboardInterrupt
-
-
-def _is_wanted(event: Event, only: str | None, patterns: Sequence[str]) -> bool:
-    if only is not None and event.device_id not in {only, None}:
-        return False
-    return not patterns or (event.path is not None and any(matches(pattern, event.path) for pattern in patterns))
 
 
 def _event_row(event: Event) -> Row:

@@ -86,6 +86,11 @@ class AsyncRecorder:
         return self._tape.folder.position
 
     @property
+    def uncovered(self) -> str | None:
+        """What it warned of when it began: of which paths nothing comes, in words; ``None`` if all is covered."""
+        return self._tape.uncovered
+
+    @property
     def is_running(self) -> bool:
         """Whether it still records."""
         return not self._is_of_parent and not self._task.done()

@@ -103,6 +103,7 @@ class Tape:
             rotate_seconds=rotate_seconds,
         )
         self.needs_state: bool = True
+        self.uncovered: str | None = None
         self._known_from: datetime | None = None
 
     def begin(self, reader: Placed, state: pd.DataFrame) -> None:
@@ -126,6 +127,7 @@ class Tape:
 
     def tell(self, uncovered: str | None) -> None:
         """Say aloud what nothing covers of what is to be recorded."""
+        self.uncovered = uncovered
         if uncovered is not None:
             warn(uncovered, NotSubscribedWarning, self._called_from)
 
@@ -244,6 +246,11 @@ class Recorder:
     def position(self) -> int | None:
         """Number of the last entry of the log it has looked at."""
         return self._tape.folder.position
+
+    @property
+    def uncovered(self) -> str | None:
+        """What it warned of when it began: of which paths nothing comes, in words; ``None`` if all is covered."""
+        return self._tape.uncovered
 
     @property
     def is_running(self) -> bool:

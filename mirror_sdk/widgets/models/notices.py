@@ -25,7 +25,10 @@ class Notices:
         Returns:
             Whether this is news.
         """
-        text = f"{what}: {str(error) or type(error).__name__}"
+        return self.tell(subject, f"{what}: {str(error) or type(error).__name__}")
+
+    def tell(self, subject: str, text: str) -> bool:
+        """Tell something else than a failure, as :meth:`put` does."""
         if self._open.get(subject) == text:
             return False
         self._open.pop(subject, None)

@@ -90,6 +90,8 @@ class RecordingModel:
 
     def _began(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        if recorder.uncovered is not None:
+            self._notices.tell(_SUBJECT, recorder.uncovered)
         if self._is_closed:
             self.close()
 

@@ -11,6 +11,7 @@ import pytest
 from patience import PAUSE, until
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind
+from mirror_sdk.errors import NotSubscribedWarning
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
@@ -306,6 +307,19 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, dev
     assert 33.0 in set(frame["value_num"])
 
 
+def test_a_recording_of_what_nothing_covers_says_so_in_the_widget(widget, client, device_id, tmp_path):
+    watcher = widget(EventWatcher, paths=["/3303/*"])
+    watcher.folder.value = str(tmp_path / "recording.parquet")
+    with pytest.warns(NotSubscribedWarning):
+        watcher.record_button.click()
+    assert watcher.record_button.description == "Stop"
+    assert "covers /3303/* of 1 device (sensor-1)" in watcher.notices_view.value
+    watcher.record_button.click()
+    client.subscribe(device_id, TEMPERATURE)
+    watcher.record_button.click()
+    assert "sensor-1" not in watcher.notices_view.value
+
+
 def test_a_recording_ends_with_its_widget_and_its_errors_are_told(widget, tmp_path):
     watcher, other = widget(EventWatcher), widget(EventWatcher, keep_earlier=True)
     watcher.folder.value = other.folder.value = str(tmp_path / "recording.parquet")
@@ -352,7 +366,8 @@ def test_the_series_that_can_be_drawn_have_pages(widget):
     assert [line.name[:3] for line in watcher.model.series] == ["d01", "d02", "d03", "d07"]
 
 
-def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, client, tmp_path):
+def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, client, device_id, tmp_path):
+    client.subscribe(device_id, TEMPERATURE)
     watcher = widget(EventWatcher, live=True)
     watcher.file.value = watcher.folder.value = str(tmp_path / "cut")
     watcher.save_button.click()
@@ -365,7 +380,7 @@ def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, c
     watcher.folder.value = str(tmp_path / "recording.parquet")
     watcher.paths.value = "/3303/*"
     until(lambda: watcher.model.recording.is_recording)
-    assert {path.name for path in tmp_path.glob("[!m]*")} == {"recording.parquet", "whole.parquet"}
+    assert {path.name for path in tmp_path.glob("[!_m]*")} == {"recording.parquet", "whole.parquet"}
 
 
 # FleetMap

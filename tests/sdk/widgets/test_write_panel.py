@@ -102,7 +102,7 @@ def test_bytes_come_as_hex_or_as_a_file(new_panel, lights):
     assert (text.value, panel.model.value.read()) == ("", b"abc")
     text.value = "0"
     assert upload.value == ()
-    assert "two for each byte" in panel.hint_view.value
+    assert "two hex digits for each byte" in panel.hint_view.value
 
 
 def test_the_path_and_the_list_of_resources_go_together(new_panel, lights):
