@@ -74,7 +74,9 @@ class Facts:
     @property
     def last_contact_at(self) -> datetime | None:
         """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
-        told = (self.device.last_contact_at, self.mirrored.updated_at, self.mirrored.last_reported_at)
+        # A registration may have ended by itself, because nothing was heard of the device.
+        registered_at = self.mirrored.updated_at if self.is_registered else None
+        told = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
         return max((*filter(None, told), *(self.contacts or ())), default=None)
 
     @property

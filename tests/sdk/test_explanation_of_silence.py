@@ -173,6 +173,16 @@ def test_a_device_that_has_left_is_not_called_cut_off(client, bench, device_id):
     assert all("once the device has registered again" in way for way in refresh)
 
 
+def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, bench, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    report(bench, device_id)
+    bench.set_online(device_id, False)
+    bench.advance(timedelta(days=2))
+    words, _ = told_of(client, device_id)
+    assert "Its last registration event was at 2026-01-06T08:00:00.000Z" in words, "its registration expired"
+    assert "It was last heard at 2026-01-05T08:05:00.000Z, 2 days ago." in words
+
+
 def test_a_key_that_may_only_read_has_what_it_was_told(new_client, bench, device_id):
     reader = new_client(Scope.READ)
     words, _ = told_of(reader, device_id)
