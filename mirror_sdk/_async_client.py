@@ -961,7 +961,7 @@ class AsyncMirrorClient:
         await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
     async def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource. Source: wire.md 3.
+        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -983,7 +983,8 @@ class AsyncMirrorClient:
     ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
+        not have is ``NONE`` too.
 
         Source: wire.md 3.
 

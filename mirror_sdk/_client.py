@@ -943,7 +943,7 @@ class MirrorClient:
         self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
     def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource. Source: wire.md 3.
+        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
@@ -963,7 +963,8 @@ class MirrorClient:
     ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
+        not have is ``NONE`` too.
 
         Source: wire.md 3.
 

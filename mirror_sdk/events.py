@@ -81,8 +81,9 @@ class Event(JsonForm):
     content: EntryBody | None = None
 
     def __repr__(self) -> str:
-        known = {name: getattr(self, name) for name in _SHOWN}
-        return f"<Event {self.kind} {' '.join(f'{name}={one}' for name, one in known.items() if one is not None)}>"
+        members = {name: getattr(self, name) for name in _SHOWN}
+        known = (f"{name}={one}" for name, one in members.items() if one is not None)
+        return f"<Event {' '.join([self.kind, *known])}>"
 
 
 _SHOWN = ("device_id", "path", "value", "async_id", "status", "category", "first_seq", "seq")
