@@ -337,9 +337,9 @@ class MirrorClient:
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
-        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
-        out, or said to be unknown.
+        A device that was silent for three times its longest pause seems cut off, unless nothing has changed; its rhythm
+        is that of the values it lately sent to this application, of at least six contacts. What the key may not ask for
+        is left out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
