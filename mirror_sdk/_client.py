@@ -338,9 +338,9 @@ class MirrorClient:
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
 
-        A device that was silent for three times its usual pause, and for longer than any pause that is known, seems cut
-        off; its rhythm is that of the values it lately sent to this application. What the key may not ask for is left
-        out, or said to be unknown.
+        A device that was silent for three times its longest pause seems cut off, unless nothing has changed; its rhythm
+        is that of the values it lately sent to this application, of at least six contacts. What the key may not ask for
+        is left out, or said to be unknown.
 
         Raises:
             NotFound: There is no such device.
@@ -944,7 +944,7 @@ class MirrorClient:
         self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
     def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource. Source: wire.md 3.
+        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
@@ -964,7 +964,8 @@ class MirrorClient:
     ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
+        not have is ``NONE`` too.
 
         Source: wire.md 3.
 

@@ -81,8 +81,9 @@ class Event(JsonForm):
     content: EntryBody | None = None
 
     def __repr__(self) -> str:
-        known = {name: getattr(self, name) for name in _SHOWN}
-        return f"<Event {self.kind} {' '.join(f'{name}={one}' for name, one in known.items() if one is not None)}>"
+        members = {name: getattr(self, name) for name in _SHOWN}
+        known = (f"{name}={one}" for name, one in members.items() if one is not None)
+        return f"<Event {' '.join([self.kind, *known])}>"
 
 
 _SHOWN = ("device_id", "path", "value", "async_id", "status", "category", "first_seq", "seq")
@@ -116,7 +117,9 @@ def read_positions(batch: Batch, position: int | None, received_at: datetime) ->
         received_at: When it came.
     """
     if batch.gap is not None:
-        position = batch.gap.last_seq or position
+        last = batch.gap.last_seq
+        # One that ends elsewhere than before what was read tells of no place to go on behind.
+        position = last if last is not None and (position or 0) < last <= (batch.seq or last) else position
         yield _of_gap(batch.gap, received_at), position
     for entry, following in pairwise(chain(batch.entries, [None])):
         if entry is not None:

@@ -74,12 +74,14 @@ class Facts:
     @property
     def last_contact_at(self) -> datetime | None:
         """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
-        told = (self.device.last_contact_at, self.mirrored.updated_at, self.mirrored.last_reported_at)
+        # A registration may have ended by itself, because nothing was heard of the device.
+        registered_at = self.mirrored.updated_at if self.is_registered else None
+        told = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
         return max((*filter(None, told), *(self.contacts or ())), default=None)
 
     @property
     def is_silent(self) -> bool | None:
-        """Whether a registered device has been silent for longer than its rhythm has it; ``None`` if unknown."""
+        """Whether a registered device has been silent for much longer than its rhythm has it; ``None`` if unknown."""
         rhythm, last_contact_at = rhythm_of(self.contacts or ()), self.last_contact_at
         if rhythm is None or last_contact_at is None or not self.is_registered:
             return None
@@ -255,9 +257,9 @@ def _of_contact(facts: Facts, now: datetime) -> list[str]:
         return [f"It {heard}; its rhythm is not known."]
     usually = f"It usually reports to this application every {_span(rhythm.usual)} and {heard}"
     if facts.is_silent:
-        return [f"{usually}: it seems cut off."]
+        return [f"{usually}: it seems cut off, unless nothing has changed since."]
     if now - facts.last_contact_at > rhythm.usual:
-        return [f"{usually}: it was silent for {_span(rhythm.longest)} before, too."]
+        return [f"{usually}: its longest silence before was {_span(rhythm.longest)}."]
     return [f"{usually}, as was to be expected."]
 
 
@@ -276,7 +278,7 @@ def _reading(facts: Facts) -> str:
     if not facts.is_registered:
         return f"{read}, once the device has registered again"
     if facts.is_silent:
-        return f"{read}, which waits for the next contact of the device: see first why it is silent"
+        return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
     if facts.device.queue_mode:
         return f"{read}, which waits until the device next makes contact"
     return read

@@ -51,6 +51,7 @@ EVENTS_AT_A_TIME = 100
 """How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
 _ROWS_AT_A_TIME = 10_000
 
+_STATUSES = range(-(2**15), 2**15)
 _PLAIN = (
     "seq",
     "first_seq",
@@ -194,9 +195,20 @@ def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
 
 def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
     values = [event.value or NO_VALUE for event in rows]
-    columns: dict[str, list[object]] = {name: [getattr(event, name) for event in rows] for name in _PLAIN}
+    columns: dict[str, list[object]] = {name: _told(name, rows) for name in _PLAIN}
     columns |= value_columns("value", values)
     columns["event"] = [event.kind.value for event in rows]
     columns["value_kind"] = [value.kind.value for value in values]
     columns["value_raw"] = [value.raw for value in values]
     return columns
+
+
+def _told(name: str, rows: Sequence[Event]) -> list[object]:
+    """A plain column. A service may tell texts and numbers that no table takes, which must keep no other event out."""
+    told = [getattr(event, name) for event in rows]
+    if name == "status":
+        return [one if one in _STATUSES else None for one in told]
+    return [
+        one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
+        for one in told
+    ]

@@ -219,7 +219,8 @@ def _told(found: _Open, unmet: Sequence[str]) -> str | None:
         return None
     return (
         f"no rule and no subscription of this key covers {', '.join(parts)}: nothing of it comes until one does;"
-        " record(..., subscribe=True) adds rules for as long as it records, add_presubscriptions() for good"
+        " record(..., subscribe=True), or --subscribe in a shell, adds rules for as long as it records,"
+        " add_presubscriptions(), or mirror rules --add, for good"
     )
 
 

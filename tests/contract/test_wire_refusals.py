@@ -119,10 +119,12 @@ REFUSED: dict[str, Case] = {
     "a way of answering nobody knows": (BenchDevicePatch, {"answer": "maybe"}, ("answer",)),
     "an answer before the question": (BenchDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
     "a clock that stands still": (BenchAdvance, {"advance_seconds": 0}, ("advance_seconds",)),
+    "a clock that goes on by more": (BenchAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
     "a clock that goes back": (BenchAdvance, {"advance_seconds": -1}, ("advance_seconds",)),
 }
 
 AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
+    "a clock that goes on by a leap year": (BenchAdvance, {"advance_seconds": 366 * 24 * 3600}),
     "an expiry of one second": (DeviceRequestBody, {**READ, "expiry_seconds": 1}),
     "an expiry of 30 days": (DeviceRequestBody, {**READ, "expiry_seconds": 30 * 24 * 3600}),
     "1024 rules": (PresubscriptionRules, [{}] * 1024),

@@ -488,4 +488,5 @@ def test_an_observation_event_tells_what_changed_and_when(server, key, device, s
         "max-age": 0,
         "timestamp": server.now,
         "original-ep": "sensor-1",
+        "seq": 3,
     }
