@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 UNCLAIMED_KEPT = 10_000
 UNREADABLE_KEPT = 100
@@ -123,7 +124,7 @@ def _seq_of(content: object) -> Any:
 
 
 def _is_number(seq: object) -> bool:
-    return isinstance(seq, int) and not isinstance(seq, bool)
+    return isinstance(seq, int) and not isinstance(seq, bool) and abs(seq) < 10**MAX_SEQ_DIGITS
 
 
 class Expectation:

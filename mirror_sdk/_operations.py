@@ -634,6 +634,10 @@ def _read_poll(after: int | None, answer: Answer) -> Poll:
     cursor = answer.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
         raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
+    if len(cursor) > routes.MAX_SEQ_DIGITS:
+        raise UnexpectedAnswer(
+            f"the answer to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
+        )
     if after is not None and int(cursor) < after:
         raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
@@ -648,7 +652,7 @@ def _read_poll(after: int | None, answer: Answer) -> Poll:
 def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise UnexpectedAnswer(f"the answer is no JSON: {exc}") from exc
     if not isinstance(message, dict):
         raise UnexpectedAnswer(f"the answer is a {type(message).__name__}, not an object")
@@ -658,5 +662,6 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
 def _read_gap(header: str | None) -> Gap | None:
     if header is None:
         return None
-    numbers = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", header)
+    number = rf"\s*(\d{{1,{routes.MAX_SEQ_DIGITS}}})\s*"
+    numbers = re.fullmatch(f"{number}-{number}", header)
     return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)

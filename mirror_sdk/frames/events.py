@@ -20,6 +20,7 @@ from mirror_sdk.frames.columns import (
     value_columns,
     value_fields,
 )
+from mirror_sdk.frames.units import Unitless, unitless, units_of, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_SCHEMA = pa.schema(
@@ -50,6 +51,7 @@ EVENTS_AT_A_TIME = 100
 """How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
 _ROWS_AT_A_TIME = 10_000
 
+_STATUSES = range(-(2**15), 2**15)
 _PLAIN = (
     "seq",
     "first_seq",
@@ -90,7 +92,7 @@ def events_frame(
         device_id       category             the device it is about
         endpoint_name   category             the name that device registers with
         path            category             the resource path it is about
-        unit            category             of ``value_num``, as declared for the path; not of resource 5701
+        unit            category             of ``value_num``, as declared; ``client.events_frame`` adds resource 5701
         value_num       Float64              a number, rounded to the nearest float past 2**53
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean
@@ -112,11 +114,16 @@ def events_frame(
 
     Source: specification 6; wire.md 5.
     """
+    return parts_of(events, raw=raw).frame(tz=tz, server=server, position=getattr(events, "position", None))
+
+
+def parts_of(events: Iterable[Event], *, raw: bool) -> EventParts:
+    """All of some events."""
     parts = EventParts(raw=raw)
     each_event = iter(events)
     while some := list(islice(each_event, EVENTS_AT_A_TIME)):
         parts.add(some)
-    return parts.frame(tz=tz, server=server, position=getattr(events, "position", None))
+    return parts
 
 
 class EventParts:
@@ -143,8 +150,21 @@ class EventParts:
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
 
-    def frame(self, *, tz: str | None, server: str, position: int | None) -> pd.DataFrame:
+    def unitless(self) -> Unitless | None:
+        """Which resources are in a unit that their devices name, once all events were added."""
+        self._end_table()
+        return unitless(pa.concat_tables(self._tables))
+
+    def frame(
+        self, *, tz: str | None, server: str, position: int | None, state: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
         """The table of all of them, once; see :func:`events_frame`.
+
+        Args:
+            tz: Time zone of the time columns.
+            server: Where the events came from.
+            position: The number to go on behind.
+            state: A state table that tells the units which devices name.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
@@ -153,7 +173,10 @@ class EventParts:
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
         about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
-        return to_frame(table, about if position is None else {**about, "position": position}, tz=tz)
+        frame = to_frame(table, about if position is None else {**about, "position": position}, tz=tz)
+        if state is not None:
+            with_units(frame, units_of(state))
+        return frame
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))
@@ -172,9 +195,20 @@ def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
 
 def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
     values = [event.value or NO_VALUE for event in rows]
-    columns: dict[str, list[object]] = {name: [getattr(event, name) for event in rows] for name in _PLAIN}
+    columns: dict[str, list[object]] = {name: _told(name, rows) for name in _PLAIN}
     columns |= value_columns("value", values)
     columns["event"] = [event.kind.value for event in rows]
     columns["value_kind"] = [value.kind.value for value in values]
     columns["value_raw"] = [value.raw for value in values]
     return columns
+
+
+def _told(name: str, rows: Sequence[Event]) -> list[object]:
+    """A plain column. A service may tell texts and numbers that no table takes, which must keep no other event out."""
+    told = [getattr(event, name) for event in rows]
+    if name == "status":
+        return [one if one in _STATUSES else None for one in told]
+    return [
+        one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
+        for one in told
+    ]

@@ -33,6 +33,8 @@ BENCH_CLOCK = "/sim/v1/clock"
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TIME_HEADER = "Mirror-Time"
+MAX_SEQ_DIGITS = 18
+"""Of the number of an entry: no log is longer, and every table takes it."""
 TOTAL_HEADER = "Mirror-Total"
 SUBSCRIPTION_HEADER = "Mirror-Subscription"
 REQUESTED_AT_HEADER = "Mirror-Requested-At"

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import itertools
+import json
 import warnings
 
 import httpx
@@ -14,6 +15,7 @@ from mirror_sdk import (
     CompatibilityWarning,
     ConfigError,
     ConnectionFailed,
+    GapWarning,
     MirrorClient,
     UnexpectedAnswer,
     WebhookReceiver,
@@ -164,7 +166,7 @@ def answering(new_client):
         def answer(request):
             if request.url.params.get("after") != "3":
                 return httpx.Response(204, headers={"Mirror-Cursor": str(cursor)})
-            return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, json=message)
+            return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, content=json.dumps(message))
 
         return MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
 
@@ -182,6 +184,7 @@ LIES = {
     "none": ({"de-registrations": [left("4")]}, 4, "none"),
     "a fraction": ({"de-registrations": [left(4.5)]}, 5, "none"),
     "a boolean": ({"de-registrations": [left(True)]}, 5, "none"),
+    "beyond what a log can count": ({"de-registrations": [left(10**18)]}, 5, "none"),
     "negative": ({"de-registrations": [left(-4)]}, 5, "number -4"),
     "of an unknown list": ({"blips": [{"seq": []}]}, 5, "none"),
 }
@@ -232,6 +235,62 @@ def test_a_service_that_tells_no_time_or_none_that_is_one_is_read_all_the_same(a
         transport = httpx.MockTransport(lambda request, headers=headers: httpx.Response(204, headers=headers))
         client = MirrorClient(URL, "key", transport=transport)
         assert client.events(timeout=0).position == 4
+
+
+def answered_with(headers, content=b"{}"):
+    """Events behind 3, of a service whose answers are these."""
+    answer = httpx.Response(200, headers=headers, content=content)
+    client = MirrorClient(URL, "key", transport=httpx.MockTransport(lambda request: answer))
+    return client.events(after=3, timeout=0)
+
+
+@pytest.mark.parametrize("headers", [{"Mirror-Cursor": "9" * 19}, {"Mirror-Cursor": "9" * 5000}])
+def test_a_log_that_is_longer_than_any_is_an_unexpected_answer(headers):
+    events = answered_with(headers)
+    with pytest.raises(UnexpectedAnswer, match="no log is so long"):
+        next(events)
+    assert events.position == 3
+
+
+def test_a_message_that_is_nested_too_deep_is_an_unexpected_answer():
+    with pytest.raises(UnexpectedAnswer, match="no JSON"):
+        next(answered_with({"Mirror-Cursor": "4"}, b'{"x":' + b"[" * 100_000))
+
+
+@pytest.mark.parametrize("gap", ["1-2", "9-2", "4-200", "4-" + "9" * 5000])
+def test_a_loss_that_cannot_be_is_told_and_is_no_place_to_go_on_behind(answering_gap, gap):
+    events = answering_gap(gap)
+    with pytest.warns(GapWarning):
+        first = next(events)
+    assert (first.kind, events.position) == (EventKind.GAP, 3)
+    assert (next(events).seq, events.position) == (6, 6)
+
+
+@pytest.fixture
+def answering_gap():
+    """Events behind 3, of a service that tells of a loss before entry 6."""
+    content = json.dumps({"registrations": [left(6)]}).encode()
+    return lambda gap: answered_with({"Mirror-Cursor": "6", "Mirror-Gap": gap}, content)
+
+
+HOSTILE = {
+    "status": ("async-responses", {"id": "a", "status": 70_000, "payload": ""}),
+    "large status": ("async-responses", {"id": "a", "status": 10**30, "payload": ""}),
+    "error": ("async-responses", {"id": "a", "status": 200, "error": "\ud800", "payload": ""}),
+    "async_id": ("async-responses", {"id": "\ud800", "status": 200, "payload": ""}),
+    "path": ("notifications", {"path": "/\ud800", "payload": "MjE="}),
+    "uid": ("registrations", {"uid": "\ud800"}),
+    "endpoint_name": ("registrations", {"original-ep": "\ud800"}),
+    "device_id": ("registrations", {"ep": "\ud800"}),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_no_table_takes_keeps_no_other_event_out_of_one(answering, what):
+    key, more = HOSTILE[what]
+    message = {"de-registrations": [left(4), left(6, uid="w")], key: [left(5, **{"uid": "v", **more})]}
+    frame = answering(message, 6).events_frame(after=3, timeout=0)
+    assert frame["seq"].tolist() == [4, 5, 6]
 
 
 # Beginning at the call, on a loop
