@@ -117,11 +117,8 @@ def with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
     """Whether a part of the index is a column of the same name too, as ``set_index(..., drop=False)`` leaves it."""
-    return (
-        level.name is not None
-        and list(frame.columns).count(level.name) == 1
-        and level.equals(pd.Index(frame[level.name]))
-    )
+    name = level.name
+    return name is not None and sum(one == name for one in frame.columns) == 1 and level.equals(pd.Index(frame[name]))
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:

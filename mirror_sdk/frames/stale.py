@@ -103,11 +103,11 @@ def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series
     return _first(table, "last_contact")
 
 
-def _directory(devices: Sequence[Device]) -> pd.DataFrame:
-    others = [one for one in devices if not isinstance(one, Device)]
-    if others:
-        raise ValueRefused(f"devices= has {reprlib.repr(others[0])}, which is none of the directory; {_DIRECTORY}")
-    return directory_frame(devices)
+def _directory(devices: Sequence[object]) -> pd.DataFrame:
+    known = [one for one in devices if isinstance(one, Device)]
+    if len(known) < len(devices):
+        raise ValueRefused(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
+    return directory_frame(known)
 
 
 def _first(frame: pd.DataFrame, name: str) -> pd.Series:
