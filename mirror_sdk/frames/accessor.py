@@ -242,8 +242,8 @@ class MirrorAccessor:
             devices: What ``client.list_devices()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
-            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``now`` is naive, or no moment is
-                known.
+            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``now`` is naive, no moment is
+                known, or ``reported_at`` holds no times.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
