@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk.frames.units import Unitless
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
@@ -961,7 +962,7 @@ class AsyncMirrorClient:
         await self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
     async def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource. Source: wire.md 3.
+        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -983,7 +984,8 @@ class AsyncMirrorClient:
     ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
+        not have is ``NONE`` too.
 
         Source: wire.md 3.
 
@@ -1193,6 +1195,8 @@ class AsyncMirrorClient:
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
         ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
+        The unit of a sensor stands in no event: it is that which the mirror has now in resource 5701 of the device, and
+        missing where that may not be read.
 
         Args:
             timeout: Seconds without any event after which the table ends.
@@ -1229,7 +1233,8 @@ class AsyncMirrorClient:
                     some = []
         if some:
             await off_loop(parts.add, some)
-        return await off_loop(parts.frame, tz=tz, server=self.base_url, position=events.position)
+        state = await self._units_of(await off_loop(parts.unitless))
+        return await off_loop(parts.frame, tz=tz, server=self.base_url, position=events.position, state=state)
 
     async def watch(
         self,
@@ -1446,6 +1451,16 @@ class AsyncMirrorClient:
         if isinstance(step, Pause):
             return await self._sender.pause(step, deadline)
         return await self._send(step, deadline)
+
+    async def _units_of(self, unitless: Unitless | None) -> pd.DataFrame | None:
+        """A state table that tells the units which devices name, where there are such and it may be read."""
+        if unitless is None:
+            return None
+        try:
+            return await self.snapshot(unitless.devices, paths=unitless.paths)
+        except MirrorError:
+            # The events are there in any case.
+            return None
 
     async def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
         return await off_loop(request.frame, *await self._take_tables(request, timeout))

@@ -32,7 +32,7 @@ from mirror_sdk._reports import (
 )
 from mirror_sdk._rules import add_rules, remove_rules
 from mirror_sdk._steps import Pause, Steps, Work
-from mirror_sdk._tables import StateParts, events_table
+from mirror_sdk._tables import StateParts, event_parts
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest, wait_for_answer
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_sdk.explanation import Explanation
+    from mirror_sdk.frames.units import Unitless
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want
@@ -943,7 +944,7 @@ class MirrorClient:
         self._about(device_id, partial(_operations.put_subscription, path=path), anew=True, timeout=timeout)
 
     def unsubscribe(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> None:
-        """End the subscription of one resource. Source: wire.md 3.
+        """End the subscription of one resource; harmless where there is none, nor such a resource. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
@@ -963,7 +964,8 @@ class MirrorClient:
     ) -> SubscriptionState:
         """What became of this application's subscription of a resource: whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``.
+        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
+        not have is ``NONE`` too.
 
         Source: wire.md 3.
 
@@ -1162,6 +1164,8 @@ class MirrorClient:
 
         ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
         ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
+        The unit of a sensor stands in no event: it is that which the mirror has now in resource 5701 of the device, and
+        missing where that may not be read.
 
         Args:
             timeout: Seconds without any event after which the table ends.
@@ -1185,7 +1189,9 @@ class MirrorClient:
         ['registration', 'registration']
         """
         events = self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices)
-        return events_table(events, raw=raw, tz=tz, server=self.base_url)
+        parts = event_parts(events, raw=raw)
+        state = self._units_of(parts.unitless())
+        return parts.frame(tz=tz, server=self.base_url, position=events.position, state=state)
 
     def watch(
         self,
@@ -1408,6 +1414,16 @@ class MirrorClient:
         if isinstance(step, Pause):
             return self._sender.pause(step, deadline)
         return self._send(step, deadline)
+
+    def _units_of(self, unitless: Unitless | None) -> pd.DataFrame | None:
+        """A state table that tells the units which devices name, where there are such and it may be read."""
+        if unitless is None:
+            return None
+        try:
+            return self.snapshot(unitless.devices, paths=unitless.paths)
+        except MirrorError:
+            # The events are there in any case.
+            return None
 
     def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
         return request.frame(*self._take_tables(request, timeout))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk.frames.events import EventParts
     from mirror_sdk.frames.state import DeviceRows
 
 _ROWS_AT_A_TIME = 10_000
@@ -71,14 +72,13 @@ class StateParts:
         return frame_of(taken_apart(self._tables, raw=self._raw), about, tz=tz)
 
 
-def events_table(events: Iterable[Event], *, raw: bool, tz: str | None, server: str) -> pd.DataFrame:
-    """The events table; see :func:`mirror_sdk.frames.events_frame`.
+def event_parts(events: Iterable[Event], *, raw: bool) -> EventParts:
+    """The parts of the events table; see :func:`mirror_sdk.frames.events_frame`.
 
     Raises:
         ImportError: pandas is not installed.
-        ValueRefused: ``tz`` is no time zone.
     """
     import_whole("mirror_sdk.frames")
-    from mirror_sdk.frames import events_frame
+    from mirror_sdk.frames.events import parts_of
 
-    return events_frame(events, raw=raw, tz=tz, server=server)
+    return parts_of(events, raw=raw)

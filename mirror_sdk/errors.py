@@ -32,7 +32,8 @@ Exceptions::
         x DeviceUnavailable
 
 Those with a ``+`` have kinds of their own. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too:
-that is what every call raises for a resource the device does not have. Some are errors of Python as well:
+that is what every call raises that needs a resource the device does not have; to ask for its subscription, or to end
+it, needs none. Some are errors of Python as well:
 ``ValueRefused`` and ``AmbiguousName`` are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and
 ``WaitTimeout`` are a ``TimeoutError``.
 Web applications that tell their users of them are in ``help(mirror_sdk)``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -102,7 +103,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        cure = "choose others with --host and --port"
+        is_of_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        cure = "choose another port with --port" if is_of_port else "choose an address of this machine with --host"
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
     return listener
 

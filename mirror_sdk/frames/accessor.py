@@ -176,7 +176,8 @@ class MirrorAccessor:
         (UTC)``. Spans are seconds, ``latency (s)``, bytes are hex digits. Integers of 16 digits and more are texts, and
         so are times before March 1900, lists, and whatever else a cell does not take. A text that might be executed has
         an apostrophe in front, as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as
-        ``\x1b``. An index with a name, such as that of :meth:`wide`, is a column, and names of several parts are one.
+        ``\x1b``. An index with a name, such as that of :meth:`wide`, or of more than numbers is a column, and names
+        of several parts are one.
 
         Raises:
             ValueRefused: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
@@ -242,8 +243,8 @@ class MirrorAccessor:
             devices: What ``client.list_devices()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
-            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``now`` is naive, or no moment is
-                known.
+            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
+                ``now`` is naive, or no moment is known.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5

@@ -106,6 +106,21 @@ def plain(value: Any) -> object:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
+def with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with an index that has a name as a column, such as that of a wide table, unless it is one already."""
+    levels = range(frame.index.nlevels)
+    doubled = [level for level in levels if _is_column(frame, frame.index.get_level_values(level))]
+    if doubled:
+        frame = frame.reset_index(doubled, drop=True)
+    return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
+
+
+def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
+    """Whether a part of the index is a column of the same name too, as ``set_index(..., drop=False)`` leaves it."""
+    name = level.name
+    return name is not None and sum(one == name for one in frame.columns) == 1 and level.equals(pd.Index(frame[name]))
+
+
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
     """The columns as the schema has them."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)

@@ -20,6 +20,7 @@ from mirror_sdk.frames.columns import (
     value_columns,
     value_fields,
 )
+from mirror_sdk.frames.units import Unitless, unitless, units_of, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_SCHEMA = pa.schema(
@@ -91,7 +92,7 @@ def events_frame(
         device_id       category             the device it is about
         endpoint_name   category             the name that device registers with
         path            category             the resource path it is about
-        unit            category             of ``value_num``, as declared for the path; not of resource 5701
+        unit            category             of ``value_num``, as declared; ``client.events_frame`` adds resource 5701
         value_num       Float64              a number, rounded to the nearest float past 2**53
         value_text      string               a text, an object link, or a time in RFC 3339
         value_bool      boolean              a boolean
@@ -113,11 +114,16 @@ def events_frame(
 
     Source: specification 6; wire.md 5.
     """
+    return parts_of(events, raw=raw).frame(tz=tz, server=server, position=getattr(events, "position", None))
+
+
+def parts_of(events: Iterable[Event], *, raw: bool) -> EventParts:
+    """All of some events."""
     parts = EventParts(raw=raw)
     each_event = iter(events)
     while some := list(islice(each_event, EVENTS_AT_A_TIME)):
         parts.add(some)
-    return parts.frame(tz=tz, server=server, position=getattr(events, "position", None))
+    return parts
 
 
 class EventParts:
@@ -144,8 +150,21 @@ class EventParts:
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
 
-    def frame(self, *, tz: str | None, server: str, position: int | None) -> pd.DataFrame:
+    def unitless(self) -> Unitless | None:
+        """Which resources are in a unit that their devices name, once all events were added."""
+        self._end_table()
+        return unitless(pa.concat_tables(self._tables))
+
+    def frame(
+        self, *, tz: str | None, server: str, position: int | None, state: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
         """The table of all of them, once; see :func:`events_frame`.
+
+        Args:
+            tz: Time zone of the time columns.
+            server: Where the events came from.
+            position: The number to go on behind.
+            state: A state table that tells the units which devices name.
 
         Raises:
             ValueRefused: ``tz`` is no time zone.
@@ -154,7 +173,10 @@ class EventParts:
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
         about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
-        return to_frame(table, about if position is None else {**about, "position": position}, tz=tz)
+        frame = to_frame(table, about if position is None else {**about, "position": position}, tz=tz)
+        if state is not None:
+            with_units(frame, units_of(state))
+        return frame
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))

@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pandas.api.types import (
     is_datetime64_any_dtype,
     is_integer_dtype,
@@ -16,6 +17,7 @@ from pandas.api.types import (
 
 from mirror_sdk._visible import without_formula
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
 MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
@@ -34,7 +36,9 @@ def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ValueRefused: It has more rows, columns or text in a cell than a sheet takes.
     """
-    table = frame.reset_index() if any(name is not None for name in frame.index.names) else frame
+    table = with_index(frame)
+    if not is_integer_dtype(table.index.dtype):  # times or texts without a name are still cells
+        table = table.reset_index()
     _check_size(table)
     columns = [_column(name, table.iloc[:, place]) for place, name in enumerate(table.columns)]
     sheet = pd.DataFrame({place: column for place, (_, column) in enumerate(columns)}, index=table.index)
@@ -60,6 +64,8 @@ def _check_size(table: pd.DataFrame) -> None:
 def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
     """A column, and its name with the unit or the time zone that its cells lack."""
     title = " ".join(str(part) for part in name if part != "") if isinstance(name, tuple) else str(name)
+    if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
+        column = pa.array(column).to_pandas().set_axis(column.index)
     dtype = column.dtype
     if is_datetime64_any_dtype(dtype):
         if isinstance(dtype, pd.DatetimeTZDtype):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.frames.columns import with_index
 
 How = Literal["left", "right", "inner", "outer"]
 _KEYS = ("device_id", "path")
@@ -43,7 +44,7 @@ def join(
     """
     if how not in ("left", "right", "inner", "outer"):
         raise ValueRefused(f"how={how!r} is no way to join; give 'left', 'right', 'inner' or 'outer'")
-    left, right = _without_named_index(left), _without_named_index(right)
+    left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:
         left, right = _with_like_key(left, right, key, keeps_right=how in ("right", "outer"))
@@ -53,11 +54,6 @@ def join(
     if about is not None:
         joined.attrs["mirror"] = {name: value for name, value in about.items() if name not in _OF_ALL_ROWS}
     return joined
-
-
-def _without_named_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with an index that has a name as a column, such as that of a wide table."""
-    return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
 
 
 def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | None) -> list[str]:

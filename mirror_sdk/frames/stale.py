@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import pandas as pd
@@ -12,6 +13,8 @@ from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.wire.directory import Device
+
+_DIRECTORY = "give what client.list_devices() gave, or the table of that"
 
 STALE_SCHEMA = pa.schema(
     [
@@ -69,6 +72,9 @@ def stale_devices(
 
         Times are in the zone of the state table. ``attrs["mirror"]`` holds ``taken_at``, ``devices``, ``complete`` and
         ``server`` of the state table.
+
+    Raises:
+        ValueRefused: ``devices`` is not the directory.
     """
     old = _by_device(stale).sort_values("min", kind="stable")
     whole = _by_device(state).loc[old.index]
@@ -91,7 +97,17 @@ def _by_device(state: pd.DataFrame) -> pd.DataFrame:
 
 
 def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series:
-    return _first(devices if isinstance(devices, pd.DataFrame) else directory_frame(devices or ()), "last_contact")
+    table = devices if isinstance(devices, pd.DataFrame) else _directory(list(devices or ()))
+    if not {"device_id", "last_contact"} <= set(table.columns):
+        raise ValueRefused(f"devices= is a table without device_id and last_contact; {_DIRECTORY}")
+    return _first(table, "last_contact")
+
+
+def _directory(devices: Sequence[object]) -> pd.DataFrame:
+    known = [one for one in devices if isinstance(one, Device)]
+    if len(known) < len(devices):
+        raise ValueRefused(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
+    return directory_frame(known)
 
 
 def _first(frame: pd.DataFrame, name: str) -> pd.Series:

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -24,6 +25,7 @@ from mirror_sdk._reports import utc_now, warn_of
 from mirror_sdk._steps import Steps
 from mirror_sdk.errors import MirrorError, NotSubscribedWarning, ValueRefused
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys
+from mirror_sdk.frames.units import Units, units_of
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -104,6 +106,7 @@ class Tape:
         )
         self.needs_state: bool = True
         self.uncovered: str | None = None
+        self._units: Units = {}
         self._known_from: datetime | None = None
 
     def begin(self, reader: Placed, state: pd.DataFrame) -> None:
@@ -147,10 +150,16 @@ class Tape:
         def events() -> Iterator[Event]:
             for event in filter(self._wants, read_events(batch, now)):
                 unreadable.update(unreadable_keys([event]))
-                yield event
+                yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
 
         self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
         warn_of(None, unreadable, self._called_from)
+
+    def _unit_of(self, event: Event) -> str | None:
+        """The unit that the device had named when the state was taken."""
+        if event.device_id is None or event.path is None:
+            return None
+        return self._units.get((event.device_id, event.path))
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -163,6 +172,7 @@ class Tape:
             # There was no device, which would tell it; so there was none before.
             about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
+        self._units = units_of(state)
         self.needs_state = False
         if about["taken_at"] is not None:
             self._known_from = datetime.fromisoformat(about["taken_at"])

@@ -134,10 +134,13 @@ def _reversed(fault: EntryFault, entries: list[Any], taken: list[bool]) -> list[
     if fault.acted != fault.times:
         return entries
     places = [place for place, is_taken in enumerate(taken) if is_taken]
+    numbers = list(dict.fromkeys(entries[place].get("seq") for place in places))
+    # In a log the number belongs to the place; an entry that comes twice has the same one twice.
+    renumbered = dict(zip(numbers, reversed(numbers), strict=True))
     altered = list(entries)
     for place, other in zip(places, reversed(places), strict=True):
-        # In a log the number belongs to the place.
-        altered[place] = {**entries[other], "seq": entries[place].get("seq")}
+        entry = entries[other]
+        altered[place] = {**entry, "seq": renumbered[entry["seq"]]} if "seq" in entry else entry
     return altered
 
 

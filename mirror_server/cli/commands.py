@@ -173,8 +173,8 @@ def demo(
       export API_KEY=...
       # In a browser: ...
 
-    With --database FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings go on with
-    it after the next start. To have another key, remove that file.
+    With --database sqlite:///FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings
+    go on with it after the next start. To have another key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
     # Loads what serves, which a signal that raises must not interrupt.
     from mirror_server.serve import stop_with_stdin  # noqa: PLC0415

@@ -168,6 +168,7 @@ def test_events_are_shown_as_they_come(run: Run, application: Application, light
         event = json.loads(watching.stdout.read())
     assert watching.returncode == 0
     assert (event["event"], event["device_id"], event["path"]) == ("observation", light, TEMPERATURE)
+    assert event["endpoint_name"] == application.name
     assert run("subscribe", light, TEMPERATURE, "--end").stdout == ""
     assert application.http.get(f"/v2/subscriptions/{light}").status_code == 404
 

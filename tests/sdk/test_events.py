@@ -82,6 +82,10 @@ def test_repr_is_one_line_of_what_is_known():
     assert repr(event) == "<Event observation device_id=d1 path=/3303/0/5700 value=21.5 seq=9>"
 
 
+def test_repr_of_a_gap_of_which_nothing_is_known():
+    assert repr(Event(kind=EventKind.GAP, received_at=NOW)) == "<Event gap>"
+
+
 @pytest.mark.parametrize(
     ("paths", "device_ids", "kinds"),
     [

@@ -448,6 +448,32 @@ def test_what_excel_cannot_hold_is_told_in_another_way(tmp_path):
     ]
 
 
+def test_a_table_of_arrow_types_becomes_the_same_sheet(tmp_path):
+    frame = state()[["device_id", "reported_at", "reported_num", "subscribed"]]
+    frame["age"] = NOW - frame["reported_at"]
+    assert sheet_of(frame.convert_dtypes(dtype_backend="pyarrow"), tmp_path) == sheet_of(frame, tmp_path)
+
+
+@pytest.mark.parametrize("index", [pd.DatetimeIndex([NOW]), pd.Index(["=1+1"]), pd.TimedeltaIndex(["1h"])])
+def test_an_index_without_a_name_is_written_as_a_column_where_it_is_more_than_numbers(index, tmp_path):
+    rows = sheet_of(pd.DataFrame({"value": [1]}, index=index), tmp_path)
+    told = {"index (UTC)": NOW.replace(tzinfo=None), "index": "'=1+1", "index (s)": 3600}
+    assert rows == [[rows[0][0], "value"], [told[rows[0][0]], 1]]
+
+
+def test_an_index_that_is_a_column_too_stands_there_once(tmp_path):
+    frame = state().set_index("device_id", drop=False)
+    assert sheet_of(frame, tmp_path) == sheet_of(state(), tmp_path)
+    rooms = pd.DataFrame({"device_id": ["d1"], "room": ["Hall"]}).set_index("device_id", drop=False)
+    assert_frame_equal(frame.mirror.join(rooms), state().mirror.join(rooms.reset_index(drop=True)))
+
+
+@pytest.mark.parametrize("devices", [["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL])
+def test_what_is_no_directory_tells_no_last_contact(devices):
+    with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
+        state().mirror.stale("1h", by="device", devices=devices)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -1,11 +1,11 @@
-"""A signal that comes while the server starts: it ends in order, as by one that comes later."""
+"""A start that is interrupted, or finds its address taken: it ends in order, and says what to do."""
 
 import signal
 
 import pytest
 
 from mirror_server.config import Settings
-from mirror_server.serve import listen, serve
+from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
 
 
@@ -35,3 +35,14 @@ def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypat
         serve(services, listener, announce=lambda: signal.raise_signal(sig) if when == "announced" else None)
     assert steps == ["started", "closed"]
     assert {each: signal.getsignal(each) for each in handlers} == handlers
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+def test_an_address_that_cannot_be_had_names_the_option_that_helps(host):
+    with listen("127.0.0.1", 0) as listener, pytest.raises(ListenError) as refused:
+        listen(host, listener.getsockname()[1])
+    assert str(refused.value).endswith(
+        "Address already in use; choose another port with --port"
+        if host == "127.0.0.1"
+        else "Cannot assign requested address; choose an address of this machine with --host"
+    )
