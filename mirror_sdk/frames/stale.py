@@ -36,7 +36,8 @@ def stale_rows(
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        ValueRefused: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no times.
+        ValueRefused: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
+            times.
     """
     need_times(state, "reported_at")
     limit = _span(age)

@@ -88,7 +88,7 @@ def read_from_csv(frame):
 
 def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_times_again():
     frame = read_from_csv(state())
-    with pytest.raises(ValueRefused, match="the column reported_at holds (str|object), no times") as refused:
+    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times") as refused:
         frame.mirror.stale("1h")
     mend = 'frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)'
     assert str(refused.value).endswith(f"mend it with {mend}")
@@ -103,7 +103,7 @@ def test_drift_is_not_told_of_times_that_are_texts():
     original = state()
     original["desired_status"] = original["desired_status"].fillna("success")
     original["desired_at"] = original["requested_at"] = original["reported_at"]
-    with pytest.raises(ValueRefused, match="the column reported_at holds (str|object), no times"):
+    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times"):
         read_from_csv(original).mirror.drift()
 
 
