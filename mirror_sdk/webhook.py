@@ -89,7 +89,8 @@ class CallbackInbox:
 
     They have the numbers of the service's log, and its order within a call; a service that tells none has them counted
     here, in the order in which they came. Entries that come again, because an answer was lost, are recognised by their
-    ``uid``. The newest 100,000 are kept; a reader that is slower is told of the loss.
+    ``uid`` or number. The newest 100,000 are kept; a reader that is slower is told of the loss, and each of what
+    the log of the service had dropped.
 
     Attributes:
         url: Where the service reaches it, where that is known.
@@ -105,7 +106,8 @@ class CallbackInbox:
         self.refused: int = 0
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._last = 0
-        self._dropped = 0
+        self._is_beginning = True
+        self._begins: list[int] = []
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._listeners: set[Callable[[], object]] = set()
@@ -164,6 +166,8 @@ class CallbackInbox:
 
     def _add(self, entries: tuple[Entry, ...]) -> None:
         with self._changed:
+            # Only the test call of a registration has none.
+            self._is_beginning |= not entries
             for entry in filter(self._is_new, entries):
                 self._keep(entry)
             self._changed.notify_all()
@@ -173,13 +177,16 @@ class CallbackInbox:
 
     def _keep(self, entry: Entry) -> None:
         # A log that began anew counts from 1 again: here the numbers go on.
-        self._last = self._last + 1 if entry.seq is None else max(self._last + 1, entry.seq)
-        if len(self._entries) == self._entries.maxlen:
-            self._dropped = self._entries[0].seq or 0
-        self._entries.append(entry._replace(seq=self._last))
+        seq = self._last + 1 if entry.seq is None else max(self._last + 1, entry.seq)
+        if self._is_beginning:
+            self._begins.append(seq)
+            self._is_beginning = False
+        self._last = seq
+        self._entries.append(entry._replace(seq=seq))
 
     def _is_new(self, entry: Entry) -> bool:
-        uid = getattr(entry.body, "uid", None)
+        # What cannot be read, or was logged by an earlier version of the service, may have no other identity.
+        uid = getattr(entry.body, "uid", None) or (None if entry.seq is None else f"number {entry.seq}")
         if uid is None:
             return True
         if uid in self._uids:
@@ -193,9 +200,15 @@ class CallbackInbox:
     def _read(self, after: int) -> Batch:
         if self._last <= after:
             return NOTHING
-        gap = Gap(after + 1, self._dropped) if self._dropped > after else None
         following = list(takewhile(lambda entry: (entry.seq or 0) > after, reversed(self._entries)))
-        return Batch(tuple(reversed(following)), self._last, gap)
+        following.reverse()
+        first = following[0].seq or 0
+        # What is missing in between ends the batch, so that the next one tells of it.
+        adjoining = [entry for number, entry in enumerate(following, first) if entry.seq == number]
+        # Before a webhook was registered nothing was to come.
+        after = max(after, *(begin - 1 for begin in self._begins if begin <= first), 0)
+        gap = Gap(after + 1, first - 1) if first > after + 1 else None
+        return Batch(tuple(adjoining), adjoining[-1].seq, gap)
 
 
 class CallbackReader:

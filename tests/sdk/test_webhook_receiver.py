@@ -202,6 +202,47 @@ def test_each_reader_has_its_own_position_and_a_slow_one_is_told_of_its_loss(mon
     assert slow.read(0).entries == ()
 
 
+def numbered(*entries):
+    return json.dumps({"de-registrations": [{"ep": "d", **entry} for entry in entries]}).encode()
+
+
+def read_all(reader):
+    """What a reader is given, a loss as its first and last number."""
+    found = []
+    while (batch := reader.read(0)).seq is not None:
+        found += [(batch.gap.first_seq, batch.gap.last_seq)] if batch.gap else []
+        found += [entry.seq for entry in batch.entries]
+    assert reader.position == found[-1]
+    return found
+
+
+def test_what_the_log_had_dropped_before_it_came_is_a_loss():
+    inbox = CallbackInbox()
+    reader = CallbackReader(inbox)
+    inbox.receive(b"{}", inbox.headers)
+    for message in [numbered({"seq": 5}, {"seq": 6}), numbered({"seq": 9}), numbered({"seq": 10}, {"seq": 12})]:
+        inbox.receive(message, inbox.headers)
+    assert read_all(reader) == [5, 6, (7, 8), 9, 10, (11, 11), 12]
+    assert read_all(reader.beside(9)) == [10, (11, 11), 12]
+
+
+def test_what_others_read_before_a_webhook_was_registered_again_is_no_loss():
+    inbox = CallbackInbox()
+    reader = CallbackReader(inbox)
+    for message in [b"{}", numbered({"seq": 5}), b"{}", numbered({"seq": 20}, {"seq": 22})]:
+        inbox.receive(message, inbox.headers)
+    assert read_all(reader) == [5, 20, (21, 21), 22]
+
+
+def test_an_entry_without_an_identity_that_comes_again_is_known_by_its_number():
+    """One that an earlier version of the service logged, or that cannot be read."""
+    inbox = CallbackInbox()
+    for message in [numbered({"seq": 5}), numbered({"seq": 5}), numbered({"seq": 6, "uid": "u"})]:
+        inbox.receive(message, inbox.headers)
+    assert read_all(CallbackReader(inbox).beside(0)) == [5, 6]
+    assert inbox.duplicates == 1
+
+
 def test_a_port_that_is_taken_is_told(receiver):
     port = int(receiver.url.split(":")[2].partition("/")[0])
     with pytest.raises(ConfigError, match=str(port)):
