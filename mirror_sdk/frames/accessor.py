@@ -244,7 +244,7 @@ class MirrorAccessor:
 
         Raises:
             ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
-                ``now`` is naive, or no moment is known.
+                ``now`` is naive, no moment is known, or ``reported_at`` holds no times.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5

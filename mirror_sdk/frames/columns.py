@@ -211,6 +211,21 @@ def present(frame: pd.DataFrame, now: datetime | None) -> str | None:
     return taken_at
 
 
+def need_times(frame: pd.DataFrame, *names: str) -> None:
+    """See that columns hold times, as they do not where a table was read from a text file.
+
+    Raises:
+        ValueRefused: One holds something else, or times without a zone; the message says how to mend it.
+    """
+    for name in names:
+        told = frame[name].dropna()
+        if len(told) and not (pd.api.types.is_datetime64_any_dtype(told) and told.dt.tz):
+            raise ValueRefused(
+                f"the column {name} holds {told.dtype}, no times with their zone, as after a text file;"
+                f' mend it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
+            )
+
+
 def categories_of(field: pa.Field) -> list[str]:
     """The categories of a column whose categories are fixed; none of any other."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")

@@ -11,7 +11,17 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, fixed_category, plain, present, value_fields
+from mirror_sdk.frames.columns import (
+    CATEGORY,
+    INSTANT,
+    basis_of,
+    build,
+    fixed_category,
+    need_times,
+    plain,
+    present,
+    value_fields,
+)
 from mirror_sdk.frames.state import REVISIONS
 from mirror_sdk.values import ValueKind
 
@@ -98,13 +108,14 @@ def drift_frame(
 
     Raises:
         ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
-            lacks a column.
+            lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
     """
     _check(state)
     taken_at = present(state, now)
     asked = state[state["desired_status"].notna()]
+    need_times(asked, "reported_at", "desired_at")
     kinds = _kinds(asked, tolerance, relative)
     if not unconfirmed:
         kinds = kinds.mask(kinds == DriftKind.UNCONFIRMED.value)

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, plain, present
+from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.wire.directory import Device
 
@@ -36,8 +36,10 @@ def stale_rows(
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        ValueRefused: ``age`` is no span of time, ``now`` is naive, or no moment is known.
+        ValueRefused: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
+            times.
     """
+    need_times(state, "reported_at")
     limit = _span(age)
     instant = pd.Timestamp(present(state, now) or "NaT")
     reported_at = state["reported_at"]

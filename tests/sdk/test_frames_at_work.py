@@ -82,6 +82,31 @@ def test_what_was_never_read_is_stale_when_it_is_asked_for():
     ]
 
 
+def read_from_csv(frame):
+    return pd.read_csv(io.StringIO(frame.to_csv(index=False))).mirror.based_on(frame)
+
+
+def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_times_again():
+    frame = read_from_csv(state())
+    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times") as refused:
+        frame.mirror.stale("1h")
+    mend = 'frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)'
+    assert str(refused.value).endswith(f"mend it with {mend}")
+    frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)
+    assert frame.mirror.stale("1h")["path"].tolist() == state().mirror.stale("1h")["path"].tolist()
+    frame["reported_at"] = frame["reported_at"].dt.tz_localize(None)
+    with pytest.raises(ValueRefused, match="no times with their zone"):
+        frame.mirror.stale("1h")
+
+
+def test_drift_is_not_told_of_times_that_are_texts():
+    original = state()
+    original["desired_status"] = original["desired_status"].fillna("success")
+    original["desired_at"] = original["requested_at"] = original["reported_at"]
+    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times"):
+        read_from_csv(original).mirror.drift()
+
+
 def test_a_wrong_grouping_is_refused_by_name():
     with pytest.raises(ValueRefused, match="by='room'"):
         state().mirror.stale("1h", by="room")

@@ -170,7 +170,7 @@ def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, bench, de
 def test_what_cannot_be_chosen_is_refused():
     with pytest.raises(TypeError, match="paths takes a list"):
         watcher(paths=PATH)
-    with pytest.raises(TypeError, match="device_ids takes a list"):
+    with pytest.raises(TypeError, match="devices takes a list"):
         watcher(devices="sensor-1")
     with pytest.raises(ValueError, match=r"'\*' may stand only at the end"):
         watcher(paths=["/*/0"])
