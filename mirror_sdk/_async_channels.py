@@ -107,7 +107,7 @@ class AsyncLogReader:
     @property
     def pause_seconds(self) -> float:
         """For how long the next poll is put off, because the last one failed."""
-        return max(0.0, self._resume_at - self._clock())
+        return 0.0 if self._cursor.is_lost else max(0.0, self._resume_at - self._clock())
 
     async def go_to_end(self, within_seconds: float = math.inf) -> None:
         """Take the present end of the log as the position: what comes after this call will be read.

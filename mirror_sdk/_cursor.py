@@ -62,12 +62,15 @@ class LogCursor:
     Attributes:
         seq: Number of the last entry that was read; ``None`` until the end of the log is known.
         served_at: What the last answer told of its instant; see :class:`Batch`.
+        is_lost: Whether the log began anew and its end is to be asked for; that is not put off, since a program that
+            only looks what is there would never find it.
         last_failure: Why the last poll failed; ``None`` when it did not.
     """
 
     def __init__(self, seq: int | None, backoff: Backoff) -> None:
         self.seq = seq
         self.served_at: datetime | None = None
+        self.is_lost = False
         self.last_failure: MirrorError | None = None
         self._backoff = backoff
 
@@ -95,6 +98,7 @@ class LogCursor:
             raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
         self._backoff.succeeded()
         self.last_failure = None
+        self.is_lost = False
         self.seq, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
@@ -107,7 +111,8 @@ class LogCursor:
         Raises:
             MirrorError: The failure itself, when asking again would not help.
         """
-        if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
+        self.is_lost = isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG
+        if self.is_lost:
             self.seq = None
             # It was answered: a failure before it, such as that of a restart, is over.
             self.last_failure = None
