@@ -69,7 +69,7 @@ class Audit(JsonForm):
         if self.sealed_events < self.events:
             lines.append(
                 f"in whole files, which every program sees: {self.sealed_events} events; the others are read by "
-                "Recording, and sealed by a recorder every few minutes, or by Recording.seal()"
+                "Recording, and sealed by a recorder every few minutes, or by Recording.seal() (in a shell --seal)"
             )
         return "\n".join(lines)
 
