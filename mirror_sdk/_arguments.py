@@ -63,6 +63,22 @@ def count(name: str, given: object) -> int | None:
     return int(given)
 
 
+def place(given: object) -> int | None:
+    """Number of the entry of the log to go on behind; ``None`` for its end.
+
+    Raises:
+        ValueRefused: It is no whole number, or less than 0.
+    """
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
+        raise ValueRefused(
+            f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a"
+            " text make one with int(...)"
+        )
+    return int(given)
+
+
 def closest(wanted: str, known: Iterable[str]) -> str:
     """Which of the known texts are close to one that is not among them; upper and lower case make no difference."""
     every = list(known)

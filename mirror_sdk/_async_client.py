@@ -14,7 +14,7 @@ from weakref import WeakSet
 import httpx
 
 from mirror_sdk import _operations
-from mirror_sdk._arguments import count, seconds, text
+from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
 from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._caller import calling_line
@@ -1155,7 +1155,8 @@ class AsyncMirrorClient:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, or a pattern is none.
+            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+                a pattern is none.
 
         Source: specification 6; wire.md 4.
 
@@ -1172,7 +1173,7 @@ class AsyncMirrorClient:
         async def find_wanted() -> Callable[[Event], bool]:
             return event_filter(paths, None if devices is None else frozenset(await self._ids_of_all(devices)))
 
-        reader = self._new_reader(after=after)
+        reader = self._new_reader(after=place(after))
         events = AsyncEvents(reader, timeout_seconds=idle_seconds, limit=most, find_wanted=find_wanted)
         if devices is not None or not reader.is_placed:
             # Without a loop there is none to begin on.
@@ -1213,8 +1214,8 @@ class AsyncMirrorClient:
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events, or a
-                pattern is none.
+            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events,
+                ``after`` none of an entry, or a pattern is none.
 
         >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
         ['registration', 'registration']

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from mirror_sdk import _operations
-from mirror_sdk._arguments import count, seconds, text
+from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._caller import calling_line
 from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
 from mirror_sdk._cursor import poll_limit
@@ -1131,7 +1131,8 @@ class MirrorClient:
             MirrorError: While iterating: a failure that asking again would not mend, or that outlasted ``timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, or a pattern is none.
+            ValueRefused: ``timeout`` is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+                a pattern is none.
 
         Source: specification 6; wire.md 4.
 
@@ -1143,7 +1144,7 @@ class MirrorClient:
         []
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        reader = self._new_reader(after=after)
+        reader = self._new_reader(after=place(after))
         if after is None:
             reader.go_to_end(poll_limit(idle_seconds, idle_seconds))
         wanted = None if devices is None else frozenset(self._ids_of_all(devices))
@@ -1182,8 +1183,8 @@ class MirrorClient:
             MirrorError: A failure that asking again would not mend, or that outlasted ``timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events, or a
-                pattern is none.
+            ValueRefused: ``tz`` is no time zone, ``timeout`` no span of time, ``limit`` no number of events,
+                ``after`` none of an entry, or a pattern is none.
 
         >>> client.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']

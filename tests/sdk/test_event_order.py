@@ -18,6 +18,7 @@ from mirror_sdk import (
     GapWarning,
     MirrorClient,
     UnexpectedAnswer,
+    ValueRefused,
     WebhookReceiver,
 )
 from mirror_sdk.events import EventKind
@@ -147,6 +148,13 @@ def test_what_no_filter_can_be_is_refused(client):
         client.events(devices="sensor-1", timeout=0)
     with pytest.raises(TypeError, match="give one of them"):
         client.watch(print, devices=["sensor-1"], device_ids=["sensor-1"])
+
+
+@pytest.mark.parametrize("after", ["5", 5.0, True, -1])
+def test_a_position_that_is_none_is_refused_at_the_call_with_the_cure(client, after):
+    """Such as one that a program kept in a file, and reads as a text."""
+    with pytest.raises(ValueRefused, match=r"after=.*int\(\.\.\.\)"):
+        client.events(after=after)
 
 
 def test_a_watch_takes_devices_by_either_name(client, device_id):
