@@ -403,9 +403,10 @@ class AsyncEvents(AsyncIterator[Event]):
         await self._begin()
 
     async def _begin(self) -> None:
-        if not self._reader.is_placed:
-            await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
+        # A reader that lost its place later finds it by reading, so that the loss is told first.
         if self._unread.position is None:
+            if not self._reader.is_placed:
+                await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
             self._unread.position = self._reader.position
         if self._find_wanted is not None:
             self._unread.wants, self._find_wanted = await self._find_wanted(), None

@@ -27,6 +27,9 @@ _BOOLEANS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _EPOCH_SECONDS = re.compile(r"[+-]?[0-9]{9,12}")
 """Fewer digits could as well be a year or a date without its dashes."""
+_DATE_AND_HOUR = re.compile(
+    r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])(?:[0-5][0-9])?"
+)
 
 
 class _NoValue(ValueError):
@@ -46,7 +49,7 @@ def parse_value(text: str, path: str) -> PythonValue:
     integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
     float         ``21.5``, ``.5``, ``2.15e1``, finite and in the declared range: ``float``
     time          RFC 3339 with its zone and whole seconds (``2026-01-05T08:00:00Z``), or the seconds since 1970 in
-                  nine digits or more: aware UTC ``datetime``
+                  nine digits or more that are no date (``2026010508``): aware UTC ``datetime``
     objlink       ``3303:0``: ``str``
     opaque        hex digits (``00 ff 1a``, ``00ff1a``) or base64 (``AP8a``), with ``base64:`` in front where it could
                   be hex digits too: ``bytes``
@@ -146,6 +149,8 @@ def _number(typed: str, cure: str) -> Decimal:
 def _time(typed: str, _: ResourceDefinition) -> datetime:
     text = typed.strip()
     cure = f"write it like {TIME_EXAMPLE}"
+    if _DATE_AND_HOUR.fullmatch(text):
+        raise _NoValue(f"it could be a date or the seconds since 1970; {cure}")
     if _EPOCH_SECONDS.fullmatch(text):
         instant = from_epoch(int(text))
     else:

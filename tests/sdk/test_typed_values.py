@@ -78,6 +78,7 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
         *[(SWITCH, text, "takes a boolean, .* write true or false") for text in ("", "2", "maybe", "tru", "1.0")],
         *[(CLOCK, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
         *[(CLOCK, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
+        *[(CLOCK, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
         (CLOCK, "2026-01-05T08:00:00.5Z", "whole seconds"),
         (CLOCK, "9" * 12, "write it like"),
         *[(LINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
