@@ -133,6 +133,7 @@ def _event_row(event: Event) -> Row:
         "at": event.changed_at,
         "event": event.kind.value,
         "device_id": event.device_id,
+        "endpoint_name": event.endpoint_name,
         "path": event.path,
         "value": None if event.value is None else str(event.value),
         "async_id": event.async_id,

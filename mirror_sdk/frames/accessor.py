@@ -139,7 +139,8 @@ class MirrorAccessor:
 
         Raises:
             ValueError: A column has values of another type in the other table, or the suffix makes no new name.
-            ValueRefused: A table lacks a column of ``on``, there is none to join by, or ``how`` is no way to join.
+            ValueRefused: A table lacks a column of ``on`` or has it twice, there is none to join by, or ``how`` is no
+                way to join.
 
         >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
         >>> state = client.state_frame([light])

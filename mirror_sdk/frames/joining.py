@@ -40,7 +40,7 @@ def join(
     """Two tables in one, with what they are based on; see :meth:`MirrorAccessor.join`.
 
     Raises:
-        ValueRefused: A table lacks a column of ``on``, there is none to join by, or ``how`` is no way to join.
+        ValueRefused: A table lacks a column of ``on`` or has it twice, there is none, or ``how`` is no way to join.
     """
     if how not in ("left", "right", "inner", "outer"):
         raise ValueRefused(f"how={how!r} is no way to join; give 'left', 'right', 'inner' or 'outer'")
@@ -68,6 +68,9 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
             raise ValueRefused(
                 f"on={on!r}: the {which} lacks the column {', '.join(missing)}; it has {', '.join(map(str, frame))}"
             )
+        doubled = [key for key in keys if list(map(str, frame)).count(key) > 1]
+        if doubled:
+            raise ValueRefused(f"on={on!r}: the {which} has the column {', '.join(doubled)} more than once; leave one")
     return keys
 
 

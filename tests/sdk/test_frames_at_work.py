@@ -493,6 +493,13 @@ def test_an_index_that_is_a_column_too_stands_there_once(tmp_path):
     assert_frame_equal(frame.mirror.join(rooms), state().mirror.join(rooms.reset_index(drop=True)))
 
 
+def test_a_column_that_is_there_twice_joins_nothing():
+    rooms = pd.DataFrame([["d1", "d1"]], columns=["device_id", "device_id"])
+    for one, other in ((state(), rooms), (rooms, state())):
+        with pytest.raises(ValueRefused, match="table has the column device_id more than once"):
+            one.mirror.join(other, on="device_id")
+
+
 @pytest.mark.parametrize("devices", [["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL])
 def test_what_is_no_directory_tells_no_last_contact(devices):
     with pytest.raises(ValueRefused, match=r"devices= .* client\.list_devices\(\)"):
