@@ -173,6 +173,8 @@ def requests(form: Form) -> None:
 
 
 def _typed(text: str, path: str) -> PythonValue:
+    # A word of a shell that is no text is told as any other is, not as a value that is wrong.
+    text.encode()
     try:
         return parse_value(text, path)
     except ValueRefused as error:
