@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -19,13 +19,14 @@ from pathlib import Path
 import httpx
 import pandas as pd
 import pytest
-from conftest import StartServer
 from process_server import CALLS_THIS_MACHINE, ServerProcess, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.recording import Recording
 
 pytestmark = pytest.mark.process
+
+StartServer = Callable[..., ServerProcess]
 
 TASKS = Path(__file__).parent / "tasks"
 TEMPERATURE = "/3303/0/5700"
