@@ -1,9 +1,116 @@
 """A typed client for a device state mirror.
 
 >>> from mirror_sdk import MirrorClient
->>> client = MirrorClient("https://mirror.example.com", "an-access-key")
->>> client
-<MirrorClient https://mirror.example.com>
+>>> client = MirrorClient.from_env()  # API_HOST and API_KEY
+>>> client.read_value("station-01", "/3303/0/5700")  # asks the device, waits for its answer
+21.5
+>>> client.write_value("light-01", "/3311/0/5851", 40)  # returns when the device has taken it
+>>> light = client.get_device("light-01")  # asks the mirror alone, no device
+>>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
+(None, 40)
+
+:class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
+method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
+place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
+``tables``, ``snapshots``, ``plans``, ``recordings``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
+
+Asking devices
+--------------
+
+A request to a device is answered later, through the notification log. ``read_value``, ``write_value`` and ``execute``
+wait for that. ``begin_read``, ``begin_write`` and ``begin_execute`` return at once with a handle, whose
+``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked again.
+
+>>> request = client.begin_read("light-01", "/3311/0/5851")
+>>> request.result(timeout=10).python
+40
+
+What the mirror holds is what was reported last, whenever that was. It never asks a device on its own: a value comes
+with a read, a write, a subscription or an auto-observation. ``client.explain(device, path)`` says in words why a value
+is what it is, whether the device seems cut off, and what would refresh it. While a write is pending, ``desired_at`` is
+the time of issue; afterwards it is the time of the status update, and ``requested_at`` keeps the time of issue. What a
+device answers too late still shows as the reported value.
+
+Subscriptions and events
+------------------------
+
+``client.events()`` iterates over what happens, in the order in which it happened; ``client.watch(callback)`` calls
+back. A program that stops goes on with ``client.events(after=events.position)``, without loss or repetition. What was
+lost is told (:class:`GapWarning`), never skipped.
+
+>>> from mirror_sdk.frames import events_frame
+>>> LEVEL = "/3311/0/5851"
+>>> lights = client.list_devices(endpoint_type="Light")
+>>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # from here on
+>>> rules = client.add_presubscriptions([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
+>>> for device in lights:
+...     client.write_value(device, LEVEL, 55)
+>>> events_frame(events)[["endpoint_name", "value_num"]]  # the levels before, and what the lights then told
+  endpoint_name  value_num
+0      light-01       40.0
+1      light-01       55.0
+
+The same on an event loop, where many requests may be under way at once. Whatever takes long is done beside the loop:
+
+>>> import asyncio
+>>> from mirror_sdk import AsyncMirrorClient
+>>> async def dim(percent):
+...     async with AsyncMirrorClient.from_env() as client:
+...         lights = await client.list_devices(endpoint_type="Light")
+...         async with client.events(paths=[LEVEL], limit=len(lights)) as events:
+...             await asyncio.gather(*(client.write_value(device, LEVEL, percent) for device in lights))
+...             return events_frame([event async for event in events])
+>>> asyncio.run(dim(60))["value_num"].tolist()  # in a notebook: await dim(60)
+[60.0]
+
+A device that refused a subscription or did not answer is asked again: when it registers or updates its registration, by
+rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscription_state`` tells what
+became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
+event names (``event.content.ended_subscriptions``); rules hold for the next one too.
+
+Limits and failures
+-------------------
+
+All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
+(30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
+is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default.
+``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
+it means the same twice; a write does, by its async-id. An answer may have 64 MiB after decompression, a refusal 1 MiB,
+a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service answers, which channel is used, what
+waits and what was odd.
+
+Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy
+that ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY`` names is used, except for what ``NO_PROXY`` lists (hosts,
+networks, ``*``); the certificates of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` are trusted in the place of the usual ones.
+
+Several users of one key
+------------------------
+
+A key is an application. Two analysts, two notebooks or two cells with one key share
+
+- the presubscription rules, which are one list: ``add_presubscriptions`` and ``remove_presubscriptions`` leave the
+  rules of others, ``put_presubscriptions`` and ``delete_presubscriptions`` do not. A rule that two rely on goes when
+  one of them removes it;
+- single subscriptions: what one of them subscribed another can ``unsubscribe``;
+- the notification log: everybody reads all of it, answers too, each from a position of their own (``events``,
+  ``watch``, ``record``, event streams);
+- requests and their async-ids: ``list_device_requests`` lists those of all, ``resume_request`` takes one up; the same
+  async-id for another request is a :class:`Conflict`;
+- the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
+  what one of them took no other gets;
+- limits: the size of the log, polls and streams, snapshots under way, answers not read
+  (``mirror-server help operate``).
+
+Each has alone its positions, snapshots, tables, plans and recordings. Values, and the 20 requests that may wait for a
+device, are those of all keys.
+
+Several processes
+-----------------
+
+A client that is made before a fork (``gunicorn --preload``, ``ProcessPoolExecutor``) may be used in the children, each
+with connections of its own. Watches, recorders and a webhook stay with the parent; an asynchronous client is used on an
+event loop of the child's own. A client cannot be pickled: make one in each process.
+
 >>> client.close()
 
 In a web application
@@ -11,7 +118,8 @@ In a web application
 
 A client has a pool of connections, so an application has one client, open for as long as the application runs. A device
 is named by its id or its endpoint name; what comes back goes out by ``to_dict()``, which any JSON encoder takes as it
-is (``to_json()`` is the text of it). ``from_env()`` reads ``API_HOST`` and ``API_KEY``.
+is (``to_json()`` is the text of it, ``help(mirror_sdk.Value.to_dict)`` has the form of a value). ``from_env()`` reads
+``API_HOST`` and ``API_KEY``.
 
 FastAPI, with the asynchronous client:
 
@@ -83,9 +191,6 @@ Flask, with the synchronous client, which all threads of a worker share:
 >>> [web.get("/devices/ligth-01").status_code, web.put("/devices/light-01/dimmer/400").status_code]
 [404, 400]
 >>> mirror.close()
-
-With ``gunicorn --preload`` the client is made before the workers are forked. That is safe: after a fork each process
-has connections of its own.
 """
 
 import sys
@@ -93,15 +198,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirror_sdk._async_channels import AsyncEvents, AsyncWatch
     from mirror_sdk._async_client import AsyncMirrorClient
-    from mirror_sdk._channels import Events, Watch
     from mirror_sdk._client import MirrorClient
-    from mirror_sdk.async_bench import AsyncBench
-    from mirror_sdk.async_device_request import AsyncDeviceRequest
-    from mirror_sdk.bench import Bench
-    from mirror_sdk.device import DesiredValue, DeviceList, DeviceObject, ReportedValue, Resource
-    from mirror_sdk.device_request import DeviceRequest
+    from mirror_sdk._service.async_channels import AsyncEvents, AsyncWatch
+    from mirror_sdk._service.async_device_request import AsyncDeviceRequest
+    from mirror_sdk._service.channels import Events, Watch
+    from mirror_sdk._service.device_request import DeviceRequest
+    from mirror_sdk._service.status import ClientStatus
+    from mirror_sdk.bench.async_bench import AsyncBench
+    from mirror_sdk.bench.bench import Bench
+    from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.errors import (
         AccessDenied,
         AmbiguousName,
@@ -145,7 +251,7 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan as AsyncPlan
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
-    from mirror_sdk.status import ClientStatus
+    from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
     from mirror_sdk.values import Value, ValueKind, parse_value
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
@@ -223,58 +329,26 @@ __all__ = [
     "show_progress",
 ]
 
-# Loaded when they are first asked for: a program that uses one client does not wait for all there is.
+# Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
+# __all__ and not in here is an error or a warning.
 _NAMES = {
-    "mirror_sdk._async_channels": ["AsyncEvents", "AsyncWatch"],
+    "mirror_sdk._service.async_channels": ["AsyncEvents", "AsyncWatch"],
     "mirror_sdk._async_client": ["AsyncMirrorClient"],
-    "mirror_sdk._channels": ["Events", "Watch"],
+    "mirror_sdk._service.channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
-    "mirror_sdk.async_device_request": ["AsyncDeviceRequest"],
-    "mirror_sdk.async_bench": ["AsyncBench"],
-    "mirror_sdk.bench": ["Bench"],
-    "mirror_sdk.device": ["DesiredValue", "DeviceList", "DeviceObject", "ReportedValue", "Resource"],
-    "mirror_sdk.device_request": ["DeviceRequest"],
-    "mirror_sdk.errors": [
-        "AccessDenied",
-        "AmbiguousName",
-        "APIError",
-        "AuthenticationError",
-        "BadRequest",
-        "ChannelGone",
-        "CallTimeout",
-        "ClientClosed",
-        "CompatibilityWarning",
-        "ConfigError",
-        "Conflict",
-        "ConnectionFailed",
-        "DeviceRequestFailed",
-        "DeviceUnavailable",
-        "GapWarning",
-        "LimitExceeded",
-        "MirrorError",
-        "NoSuchResource",
-        "NotFound",
-        "NotSubscribedWarning",
-        "PreconditionFailed",
-        "RecordingDamaged",
-        "RequestExpired",
-        "ResourceNotFound",
-        "ServerError",
-        "SnapshotWarning",
-        "UnexpectedAnswer",
-        "UnknownDevice",
-        "UnknownResource",
-        "ValueRefused",
-        "WaitTimeout",
-        "WriteRejected",
-    ],
+    "mirror_sdk._service.async_device_request": ["AsyncDeviceRequest"],
+    "mirror_sdk.bench.async_bench": ["AsyncBench"],
+    "mirror_sdk.bench.bench": ["Bench"],
+    "mirror_sdk.device": ["DeviceList", "DeviceObject"],
+    "mirror_sdk._service.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
     "mirror_sdk.naming": ["DeviceLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],
-    "mirror_sdk.status": ["ClientStatus"],
+    "mirror_sdk.resource": ["DesiredValue", "ReportedValue", "Resource"],
+    "mirror_sdk._service.status": ["ClientStatus"],
     "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
@@ -288,8 +362,8 @@ if not TYPE_CHECKING:  # which would believe that there are names of any spellin
     def __getattr__(name: str) -> object:
         if name == "__version__":
             found = _version()
-        elif name in _HOMES:
-            found = getattr(import_module(_HOMES[name]), name)
+        elif name in _HOMES or name in __all__:
+            found = getattr(import_module(_HOMES.get(name, "mirror_sdk.errors")), name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         globals()[name] = found
@@ -308,4 +382,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *__all__})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.wire.paths import check_path_pattern
 
 
 def text(name: str, given: object) -> str:
@@ -41,15 +42,6 @@ def seconds(name: str, given: object) -> float:
     return span
 
 
-def optional_seconds(name: str, given: object) -> float | None:
-    """As :func:`seconds`, or ``None`` for the default.
-
-    Raises:
-        ValueRefused: It is no number, or less than 0.
-    """
-    return None if given is None else seconds(name, given)
-
-
 def count(name: str, given: object) -> int | None:
     """How many at most; ``None`` for all.
 
@@ -77,6 +69,21 @@ def place(given: object) -> int | None:
             " text make one with int(...)"
         )
     return int(given)
+
+
+def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
+    """The patterns of resource paths; ``None`` for every path.
+
+    Raises:
+        TypeError: One of them is no text.
+        ValueRefused: They are one text, a ``*`` is not at the end of one, or one can match no path.
+    """
+    if isinstance(paths, str):
+        raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
+    try:
+        return None if paths is None else [check_path_pattern(text("each of paths", pattern)) for pattern in paths]
+    except ValueError as exc:
+        raise ValueRefused(f"paths: {exc}") from exc
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:

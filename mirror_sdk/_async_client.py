@@ -1,4 +1,4 @@
-"""The asynchronous client, the twin of :mod:`mirror_sdk._client`: the same methods, on the caller's event loop."""
+"""The asynchronous client: it sends operations and waits for answers, and knows nothing else of the interface."""
 
 from __future__ import annotations
 
@@ -7,39 +7,35 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
-import httpx
-
-from mirror_sdk import _operations
 from mirror_sdk._arguments import count, place, seconds, text
-from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncLogReader, AsyncWatch
-from mirror_sdk._async_sender import MOST_AT_ONCE, AsyncSender
 from mirror_sdk._caller import calling_line
-from mirror_sdk._deadline import Deadline, wait_of
-from mirror_sdk._exchange import Operation
-from mirror_sdk._fork import cannot_be_sent
-from mirror_sdk._inbox import Inbox
-from mirror_sdk._off_loop import all_of, entered_off_loop, import_off_loop, off_loop
-from mirror_sdk._reports import (
+from mirror_sdk._fork import cannot_be_sent, import_whole
+from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
+from mirror_sdk._service.async_each import ask_each, ask_each_at_once
+from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._service.deadline import Deadline, wait_of
+from mirror_sdk._service.defaults import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
-    status_of,
-    utc_now,
 )
-from mirror_sdk._rules import add_rules, remove_rules
-from mirror_sdk._steps import Pause, Steps, Work
-from mirror_sdk._tables import StateParts
-from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.rules import add_rules, remove_rules
+from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk.config import Settings, page_address, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import (
     AccessDenied,
     APIError,
@@ -49,8 +45,7 @@ from mirror_sdk.errors import (
     MirrorError,
     NotFound,
 )
-from mirror_sdk.events import Event, event_filter
-from mirror_sdk.explanation import Explanation, Facts, explain
+from mirror_sdk.events import Event, event_filter, utc_now
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
@@ -64,10 +59,8 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.status import ClientStatus
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox, registered
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -76,9 +69,11 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 if TYPE_CHECKING:
     from os import PathLike
 
+    import httpx
     import pandas as pd
     import pyarrow as pa
 
+    from mirror_sdk.explanation import Explanation
     from mirror_sdk.frames.units import Unitless
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.checks import KnownDevice, Place, Seen
@@ -87,31 +82,61 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.dataset import SnapshotDataset
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
+    from mirror_sdk.snapshot.selection import Selection
+    from mirror_sdk.webhook import AsyncCallbackReader, CallbackInbox
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEVICES_AT_A_TIME = 100
-"""Of how many devices the rows are kept until they are put into the table."""
+"""How many devices' rows are collected before they are put into the table."""
 
 
 class AsyncMirrorClient:
     """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
 
-    Methods, arguments and errors are those of :class:`~mirror_sdk.MirrorClient`; what waits is awaited. A wait that is
-    cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a thread, so
-    that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process that is
-    forked uses it on an event loop of its own.
+    A wait that is cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a
+    thread, so that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process
+    that is forked uses it on an event loop of its own.
 
     Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
     that minds calls ``gc.freeze()`` once after its imports.
 
+    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
+    :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
+    A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
+    ``TypeError``. After :meth:`aclose` all that would be sent is refused with :class:`ClientClosed`.
+
+    ``timeout`` is how many seconds a call may take as a whole: all its attempts, the pauses between them, every page
+    and all of each answer. Each method that asks the service takes one in the place of the client's. What has not ended
+    by then is a :class:`CallTimeout`, whatever the service still sends. Two kinds of methods are different:
+
+    - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, :meth:`snapshot`,
+      :meth:`snapshot_dataset`, :meth:`refresh` and :meth:`plan` have only the limit they are given. Without one, the
+      client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch and a recorder go
+      on as long as they have to; each of their requests has the client's.
+    - Where a device or an event is waited for, ``timeout`` is that wait, and a second more at most: :meth:`read_value`,
+      :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the ``result()`` of a request. A
+      poll is held by the service for a while, which comes on top of the client's.
+
+    A ``transport`` of your own is held to it between the pieces of an answer.
+
+    Wherever a method takes a device, that is a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a
+    :class:`Device`, a :class:`DeviceObject`, or the handle of a request to it; where it takes several, these in a list,
+    mixed as one likes. A text of 32 hexadecimal digits is an id, which costs no question. Any other is looked up in the
+    directory, names of a list together: an id goes before a name, and of several devices with a name the one that is
+    registered is meant. What only looks at the mirror remembers for half a minute what a name led to; what asks or
+    writes to a device, or subscribes, looks the name up each time, so that a write never goes to the device that had
+    the name before. Where a text names no device that is :class:`UnknownDevice`, which is a :class:`NotFound` and lists
+    close names; where it names several, :class:`AmbiguousName`, which lists their ids.
+
     The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
-    ``station`` are devices in them, ``bench`` is an :class:`AsyncBench` and ``folder`` a ``Path``.
+    ``station`` are devices in them, ``bench`` is a :class:`AsyncBench` and ``folder`` a ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds a call may take as a whole, unless it is given its own; see :class:`~mirror_sdk.MirrorClient`.
+        timeout: Seconds a call may take as a whole, unless it is given its own; see above.
         transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
         max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
@@ -119,9 +144,9 @@ class AsyncMirrorClient:
             are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
-        ConfigError: The address or the key cannot be used; at a request, that there is no asyncio event loop,
-            or another one than at the first, or that the certificates that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names
-            cannot be read.
+        ConfigError: The address, the key, the time-out or the limit cannot be used; at a request, that there is no
+            asyncio event loop, or another one than at the first, or that the certificates that ``SSL_CERT_FILE`` or
+            ``SSL_CERT_DIR`` names cannot be read.
     """
 
     def __init__(
@@ -134,6 +159,10 @@ class AsyncMirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
+        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        import_whole("mirror_sdk._service.async_sender")
+        from mirror_sdk._service.async_sender import AsyncSender
+
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
         self._key_mark = settings.key_mark
@@ -193,9 +222,7 @@ class AsyncMirrorClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:
@@ -343,21 +370,52 @@ class AsyncMirrorClient:
         >>> (await client.explain(station, "/3303/0/5700")).why[0]
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
+        # Only now: few programs ask, and it takes a moment to load.
+        await import_off_loop("mirror_sdk.explanation")
+        from mirror_sdk.explanation import Facts, explain
+
         deadline = self._sender.deadline(timeout)
         device = await self.get_directory_device(device_id, timeout=deadline)
-        contacts = await _if_allowed(self._about(device, _operations.get_device_contacts, timeout=deadline))
+        contacts = await _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
         return explain(
             Facts(
                 device=device,
                 mirrored=await self.get_device(device, timeout=deadline),
                 path=path,
                 announced=await self.list_resources(device, timeout=deadline),
-                subscription=await _if_allowed(self.subscription_state(device, path, timeout=deadline)),
-                rules=await _if_allowed(self.get_presubscriptions(timeout=deadline)),
-                waiting=await _if_allowed(self.list_device_requests(device, timeout=deadline)),
+                subscription=await _if_allowed(self.subscription_state, device, path, timeout=deadline),
+                rules=await _if_allowed(self.get_presubscriptions, timeout=deadline),
+                waiting=await _if_allowed(self.list_device_requests, device, timeout=deadline),
                 contacts=contacts,
             )
         )
+
+    async def browse(self, device_id: DeviceLike | None = None, *, timeout: float | None = None) -> str:
+        """Open the page for people that the service has at its address, at a device or at the fleet.
+
+        The page asks for an access key, as none stands in an address. In a notebook of ``mirror lab`` it is opened by
+        way of JupyterLab, and asks for none.
+
+        Args:
+            device_id: A device, its id or its endpoint name; ``None`` for the fleet.
+            timeout: Seconds to find the device in, instead of the client's; see :class:`MirrorClient`.
+
+        Returns:
+            The address it was opened at, to be opened by hand where this machine has no browser.
+
+        Raises:
+            AmbiguousName: Several devices have this name.
+            UnknownDevice: There is no such device.
+
+        >>> await client.browse()
+        'http://mirror.localhost/'
+        """
+        found = None if device_id is None else await self._run(id_of(self._names, device_id), timeout)
+        address = page_address(self.base_url, found)
+        import webbrowser  # seldom needed
+
+        await off_loop(webbrowser.open, address)
+        return address
 
     async def state_frame(
         self,
@@ -388,15 +446,19 @@ class AsyncMirrorClient:
         >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
-        await import_off_loop("mirror_sdk.frames")
+        await import_off_loop("mirror_sdk.frames.one_by_one")
+        from mirror_sdk.frames.one_by_one import StateParts
+
         parts = await off_loop(StateParts, paths=paths, raw=raw)
         whole = self._sender.whole(timeout)
-        chosen = (
-            (await self._list_ids({}, whole)) if devices is None else await self._ids_of_all(devices, timeout=whole)
-        )
+        if devices is None:
+            chosen = await self._list_ids({}, whole)
+        else:
+            chosen = await self._ids_of_all(devices, timeout=whole)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            await off_loop(parts.add, await self._take_of_each(some, parts.rows_of, whole))
+            rows = await ask_each(partial(self._take_of, take=parts.rows_of, timeout=whole), some)
+            await off_loop(parts.add, rows)
         return await off_loop(parts.frame, tz=tz, server=self.base_url)
 
     async def snapshot(
@@ -449,17 +511,18 @@ class AsyncMirrorClient:
         """
         await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
 
         whole = self._sender.whole(timeout)
-        request = SnapshotRequest.of(
-            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices, timeout=whole),
-            paths,
-            raw=raw,
-            tz=tz,
-            server=self.base_url,
-            compression=compression,
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
+        request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
         return await self._frame_of(request, whole)
 
     async def snapshot_dataset(
@@ -521,26 +584,28 @@ class AsyncMirrorClient:
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
+        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.snapshot.table import basis
 
         whole = self._sender.whole(timeout)
-        request = SnapshotRequest.of(
-            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else await self._ids_of_all(devices, timeout=whole),
-            paths,
-            raw=raw,
-            tz=tz,
-            server=self.base_url,
-            compression=compression,
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._ids_of_all(devices, timeout=whole),
         )
+        request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
         writer = await off_loop(
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
         )
         async with entered_off_loop(writer):
             taken = await self._take(request, writer.add, whole)
-            return await off_loop(lambda: writer.finish(request.about(taken, writer.rows)))
+            return await off_loop(lambda: writer.finish(basis(request, taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -566,18 +631,17 @@ class AsyncMirrorClient:
         >>> (await client.refresh(frame))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot import refreshing
-        from mirror_sdk.snapshot.request import SnapshotRequest
+        await import_off_loop("mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
         whole = self._sender.whole(timeout)
-        request = await off_loop(SnapshotRequest.from_frame, frame, server=self.base_url)
+        request = await off_loop(request_since, frame, server=self.base_url)
         try:
             taken, tables = await self._take_tables(request, whole)
         except BadRequest as error:
-            request = refreshing.whole(request, error)
+            request = whole_request(request, error)
             taken, tables = await self._take_tables(request, whole)
-        return await off_loop(refreshing.refreshed, frame, request, taken, tables)
+        return await off_loop(refreshed, frame, request, taken, tables)
 
     # Device requests
 
@@ -929,7 +993,7 @@ class AsyncMirrorClient:
         >>> (await again.apply())["status"].tolist()
         ['success']
         """
-        await import_off_loop("mirror_sdk.plan")
+        await import_off_loop("mirror_sdk.plan", "mirror_sdk.plan.saved")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
@@ -1092,7 +1156,7 @@ class AsyncMirrorClient:
     ) -> list[PresubscriptionRule]:
         """Take these presubscription rules away; all others stay, also what others add meanwhile.
 
-        What the devices were subscribed by them goes on until they register anew; :meth:`delete_subscriptions` ends it
+        What these rules subscribed goes on until the devices register anew; :meth:`delete_subscriptions` ends it
         at once. For the rest see :meth:`add_presubscriptions`.
 
         Args:
@@ -1168,14 +1232,16 @@ class AsyncMirrorClient:
         []
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        event_filter(paths, devices if isinstance(devices, str) else None)
-
-        async def find_wanted() -> Callable[[Event], bool]:
-            return event_filter(paths, None if devices is None else frozenset(await self._ids_of_all(devices)))
-
+        wants = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self._new_reader(after=place(after))
-        events = AsyncEvents(reader, timeout_seconds=idle_seconds, limit=most, find_wanted=find_wanted)
-        if devices is not None or not reader.is_placed:
+        events = AsyncEvents(
+            reader,
+            timeout_seconds=idle_seconds,
+            limit=most,
+            wants=wants,
+            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+        )
+        if devices is not None or not reader.is_placed:  # asynchronous alone: the others begin when they are made
             # Without a loop there is none to begin on.
             with suppress(RuntimeError):
                 self._sender.let_ahead(events.begin())
@@ -1392,6 +1458,9 @@ class AsyncMirrorClient:
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
+        await import_off_loop("mirror_sdk.webhook")
+        from mirror_sdk.webhook import AsyncCallbackReader, registered
+
         reader = AsyncCallbackReader(receiver)
         await self._run(registered(address, receiver.headers), timeout)
         self._callbacks = receiver
@@ -1430,6 +1499,11 @@ class AsyncMirrorClient:
     ) -> list[str]:
         return await self._run(ids_of(self._names, devices, argument), timeout)
 
+    async def _wants_of(
+        self, paths: Collection[str] | None, devices: Collection[DeviceLike]
+    ) -> Callable[[Event], bool]:
+        return event_filter(paths, frozenset(await self._ids_of_all(devices)))
+
     async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
         deadline = self._sender.deadline(timeout)
@@ -1464,7 +1538,10 @@ class AsyncMirrorClient:
             return None
 
     async def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
-        return await off_loop(request.frame, *await self._take_tables(request, timeout))
+        await import_off_loop("mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import snapshot_frame
+
+        return await off_loop(snapshot_frame, request, *await self._take_tables(request, timeout))
 
     async def _take_tables(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -1493,17 +1570,19 @@ class AsyncMirrorClient:
         return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 
     async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
-        chosen = await self._ids_of(request, timeout)
-        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            await off_loop(parts.add, await self._take_of_each(some, parts.rows_of, timeout))
+        chosen = await self._ids_of(request.selection, timeout)
+        with progress_bar(len(chosen), "devices") as bar:
+            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+                take = partial(self._take_of, take=parts.rows_of, timeout=timeout)
+                await off_loop(parts.add, await ask_each_at_once(take, some))
+                bar.update(len(some))
         return parts.taken()
 
-    async def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
-        if request.names_devices:
-            return sorted(request.device_ids or ())
-        listed = await self._list_ids(request.sent_filters, timeout)
-        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
+    async def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
+        if selection.names_devices:
+            return sorted(selection.device_ids or ())
+        return selection.ids_among(await self._list_ids(selection.sent_filters, timeout))
 
     async def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
         """The ids of a fleet: without a limit on all of them each page has the client's."""
@@ -1551,12 +1630,14 @@ class AsyncMirrorClient:
         paths = {want.path for want in wants}
         for chunk in await off_loop(list, device_chunks(wants)):
             listed = await self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            seen = await self._take_of_each(listed.ids, partial(resources_at, paths), timeout)
+            take = partial(self._take_of, take=partial(resources_at, paths), timeout=timeout)
+            seen = await ask_each(take, listed.ids)
             known |= await off_loop(known_devices, listed, seen)
         return known
 
     async def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
         """Have devices report, some at a time; gives why some did not."""
+        await import_off_loop("mirror_sdk.plan.reading")
         from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
 
         reads: Reads[AsyncDeviceRequest] = Reads(places, timeout)
@@ -1577,25 +1658,13 @@ class AsyncMirrorClient:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
         return await self._send(asking, timeout)
 
-    async def _take_of_each(
-        self, chosen: Sequence[str], take: Callable[[DeviceObject], T], timeout: float | None = None
-    ) -> list[T]:
-        """What is taken of each device as soon as it has come, in the order of the devices."""
-        taken: dict[str, T] = {}
-        waiting = iter(chosen)
-
-        async def work() -> None:
-            for device_id in waiting:
-                taken[device_id] = await self._take_of(device_id, take, timeout)
-
-        await all_of(work() for _ in range(MOST_AT_ONCE))
-        return [taken[device_id] for device_id in chosen]
-
     def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self._callbacks is None:
             return AsyncLogReader(self._send, after=after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+        from mirror_sdk.webhook import AsyncCallbackReader
+
         return AsyncCallbackReader(self._callbacks)
 
     async def _write_again(
@@ -1609,7 +1678,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None,
         async_id: str | None,
     ) -> AsyncDeviceRequest:
-        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        """Send a write like ``begin_write``, where it may have been sent before and its answer may be here already."""
         payload, content_type = encode(value, path, content_type)
         return await self._begin(
             "PUT",
@@ -1649,7 +1718,7 @@ class AsyncMirrorClient:
             expiry_seconds=expiry_seconds,
         )
         deadline = self._sender.deadline(timeout)
-        await self._sender.prepare()
+        await self._sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
@@ -1671,9 +1740,9 @@ class AsyncMirrorClient:
         )
 
 
-async def _if_allowed(asking: Awaitable[T]) -> T | None:
+async def _if_allowed(ask: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T | None:
     """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
     try:
-        return await asking
+        return await ask(*arguments, **options)
     except (AccessDenied, NotFound):
         return None

@@ -1,41 +1,40 @@
+# Made from _async_client.py by .ci/make_sync_twins.py: a change belongs there, not here.
 """The synchronous client: it sends operations and waits for answers, and knows nothing else of the interface."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
-from mirror_sdk import _operations
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._caller import calling_line
-from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
-from mirror_sdk._cursor import poll_limit
-from mirror_sdk._deadline import Deadline, wait_of
-from mirror_sdk._exchange import Operation
 from mirror_sdk._fork import cannot_be_sent, import_whole
-from mirror_sdk._inbox import Inbox
-from mirror_sdk._reports import (
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.channels import AnswerPump, Events, Watch
+from mirror_sdk._service.deadline import Deadline, wait_of
+from mirror_sdk._service.defaults import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
-    status_of,
-    utc_now,
 )
-from mirror_sdk._rules import add_rules, remove_rules
-from mirror_sdk._steps import Pause, Steps, Work
-from mirror_sdk._tables import StateParts, event_parts
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk._service.device_request import DeviceRequest, look_for_answers, wait_for_answer
+from mirror_sdk._service.each import ask_each, ask_each_at_once
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.rules import add_rules, remove_rules
+from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk.config import Settings, page_address, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.device_request import DeviceRequest, PlacedRequest, UnplacedRequest, wait_for_answer
 from mirror_sdk.errors import (
     AccessDenied,
     APIError,
@@ -45,7 +44,7 @@ from mirror_sdk.errors import (
     MirrorError,
     NotFound,
 )
-from mirror_sdk.events import Event, event_filter
+from mirror_sdk.events import Event, event_filter, utc_now
 from mirror_sdk.naming import (
     ANY_ID,
     DeviceLike,
@@ -58,8 +57,7 @@ from mirror_sdk.naming import (
     send_to,
     unclear,
 )
-from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.status import ClientStatus
+from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
@@ -83,15 +81,14 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.dataset import SnapshotDataset
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
+    from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.webhook import CallbackInbox, CallbackReader
-
-_MOST_AT_ONCE = 8
-"""How many device objects are fetched at once: httpx gets slower with more."""
-_DEVICES_AT_A_TIME = 100
-"""Of how many devices the rows are kept until they are put into the table."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_DEVICES_AT_A_TIME = 100
+"""How many devices' rows are collected before they are put into the table."""
 
 
 class MirrorClient:
@@ -155,8 +152,8 @@ class MirrorClient:
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._sender")
-        from mirror_sdk._sender import Sender
+        import_whole("mirror_sdk._service.sender")
+        from mirror_sdk._service.sender import Sender
 
         settings = Settings.of(base_url, api_key)
         self.base_url: str = settings.base_url
@@ -191,6 +188,9 @@ class MirrorClient:
 
         >>> MirrorClient.from_env(base_url="https://mirror.example.com", api_key="an-access-key")
         <MirrorClient https://mirror.example.com>
+        >>> with MirrorClient.from_env(base_url="mirror.example.com", api_key="an-access-key") as client:
+        ...     client.base_url
+        'https://mirror.example.com'
         """
         settings = Settings.load(base_url, api_key)
         return cls(
@@ -242,6 +242,7 @@ class MirrorClient:
     def status(self) -> ClientStatus:
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
 
+        >>> devices = client.list_devices()
         >>> client.status().channel
         'long polling'
         """
@@ -293,8 +294,18 @@ class MirrorClient:
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
+        limit = count("limit", limit)
         deadline = self._sender.deadline(timeout)
-        return DeviceList(islice(self._each_device(conditions, limit, deadline), count("limit", limit)))
+        devices: list[Device] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while limit is None or len(devices) < limit:
+            page = self._send(_operations.list_devices(conditions, limit=limit, after=after), deadline)
+            after = pages.next_after(page)
+            devices += page.data
+            if after is None:
+                break
+        return DeviceList(devices[:limit])
 
     def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
@@ -371,6 +382,33 @@ class MirrorClient:
             )
         )
 
+    def browse(self, device_id: DeviceLike | None = None, *, timeout: float | None = None) -> str:
+        """Open the page for people that the service has at its address, at a device or at the fleet.
+
+        The page asks for an access key, as none stands in an address. In a notebook of ``mirror lab`` it is opened by
+        way of JupyterLab, and asks for none.
+
+        Args:
+            device_id: A device, its id or its endpoint name; ``None`` for the fleet.
+            timeout: Seconds to find the device in, instead of the client's; see :class:`MirrorClient`.
+
+        Returns:
+            The address it was opened at, to be opened by hand where this machine has no browser.
+
+        Raises:
+            AmbiguousName: Several devices have this name.
+            UnknownDevice: There is no such device.
+
+        >>> client.browse()
+        'http://mirror.localhost/'
+        """
+        found = None if device_id is None else self._run(id_of(self._names, device_id), timeout)
+        address = page_address(self.base_url, found)
+        import webbrowser  # seldom needed
+
+        webbrowser.open(address)
+        return address
+
     def state_frame(
         self,
         devices: Iterable[DeviceLike] | None = None,
@@ -400,10 +438,16 @@ class MirrorClient:
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
         """
+        import_whole("mirror_sdk.frames.one_by_one")
+        from mirror_sdk.frames.one_by_one import StateParts
+
         parts = StateParts(paths=paths, raw=raw)
         whole = self._sender.whole(timeout)
         chosen = self._list_ids({}, whole) if devices is None else self._ids_of_all(devices, timeout=whole)
-        parts.add(self._take_of(device_id, parts.rows_of, whole) for device_id in chosen)
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+            rows = ask_each(partial(self._take_of, take=parts.rows_of, timeout=whole), some)
+            parts.add(rows)
         return parts.frame(tz=tz, server=self.base_url)
 
     def snapshot(
@@ -456,17 +500,18 @@ class MirrorClient:
         """
         import_whole("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
 
         whole = self._sender.whole(timeout)
-        request = SnapshotRequest.of(
-            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else self._ids_of_all(devices, timeout=whole),
-            paths,
-            raw=raw,
-            tz=tz,
-            server=self.base_url,
-            compression=compression,
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
         )
+        request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
         return self._frame_of(request, whole)
 
     def snapshot_dataset(
@@ -528,23 +573,26 @@ class MirrorClient:
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        import_whole("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.request")
+        import_whole("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.snapshot.table import basis
 
         whole = self._sender.whole(timeout)
-        request = SnapshotRequest.of(
-            _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-            None if devices is None else self._ids_of_all(devices, timeout=whole),
-            paths,
-            raw=raw,
-            tz=tz,
-            server=self.base_url,
-            compression=compression,
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
         )
-        with DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite) as writer:
+        request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
+        writer = DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite)
+        with writer:
             taken = self._take(request, writer.add, whole)
-            return writer.finish(request.about(taken, writer.rows))
+            return writer.finish(basis(request, taken, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
@@ -570,20 +618,48 @@ class MirrorClient:
         >>> client.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
-        import_whole("mirror_sdk.snapshot.refreshing", "mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot import refreshing
-        from mirror_sdk.snapshot.request import SnapshotRequest
+        import_whole("mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
         whole = self._sender.whole(timeout)
-        request = SnapshotRequest.from_frame(frame, server=self.base_url)
+        request = request_since(frame, server=self.base_url)
         try:
             taken, tables = self._take_tables(request, whole)
         except BadRequest as error:
-            request = refreshing.whole(request, error)
+            request = whole_request(request, error)
             taken, tables = self._take_tables(request, whole)
-        return refreshing.refreshed(frame, request, taken, tables)
+        return refreshed(frame, request, taken, tables)
 
     # Device requests
+
+    def list_device_requests(
+        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
+    ) -> list[WaitingRequest]:
+        """The requests of this application that have no answer yet, oldest first; what they write is not shown.
+
+        Args:
+            device_id: Only those for this device.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: There is no such device, or the service lacks this extension.
+
+        Source: wire.md 2.
+
+        >>> client.list_device_requests()
+        []
+        """
+        deadline = self._sender.deadline(timeout)
+        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True), deadline)
+        waiting: list[WaitingRequest] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while True:
+            page = self._send(_operations.list_waiting_requests(asked, after=after), deadline)
+            after = pages.next_after(page)
+            waiting += page.data
+            if after is None:
+                return waiting
 
     def begin_read(
         self,
@@ -617,7 +693,8 @@ class MirrorClient:
 
         Source: specification E2; wire.md 2.
 
-        >>> client.begin_read(station, "/3303/0/5700").result().python
+        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request.result().python
         21.5
         """
         return self._begin(
@@ -648,7 +725,8 @@ class MirrorClient:
 
         Source: specification E2, 3.1; wire.md 2.
 
-        >>> client.begin_write(light, "/3311/0/5851", 40).exception() is None
+        >>> request = client.begin_write(light, "/3311/0/5851", 40)
+        >>> request.exception() is None
         True
         """
         payload, content_type = encode(
@@ -679,7 +757,8 @@ class MirrorClient:
 
         Source: wire.md 2.
 
-        >>> client.begin_execute(light, "/3/0/4").exception() is None
+        >>> request = client.begin_execute(light, "/3/0/4")
+        >>> request.exception() is None
         True
         """
         return self._begin(
@@ -693,37 +772,14 @@ class MirrorClient:
             content_type=None if argument is None else DEFAULT_CONTENT_TYPE,
         )
 
-    def list_device_requests(
-        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
-    ) -> list[WaitingRequest]:
-        """The requests of this application that have no answer yet, oldest first; what they write is not shown.
-
-        Args:
-            device_id: Only those for this device.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Raises:
-            NotFound: There is no such device, or the service lacks this extension.
-
-        Source: wire.md 2.
-
-        >>> client.list_device_requests()
-        []
-        """
-        deadline = self._sender.deadline(timeout)
-        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True), deadline)
-        waiting: list[WaitingRequest] = []
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = self._send(_operations.list_waiting_requests(asked, after=after), deadline)
-            after = pages.next_after(page)
-            waiting += page.data
-            if after is None:
-                return waiting
-
     def resume_request(
-        self, async_id: str, device_id: DeviceLike, path: str, *, method: Method = "GET", timeout: float | None = None
+        self,
+        async_id: str,
+        device_id: DeviceLike,
+        path: str,
+        *,
+        method: Method = "GET",
+        timeout: float | None = None,
     ) -> DeviceRequest:
         """Take up a request again by its async-id, also in another process than the one that made it.
 
@@ -739,7 +795,8 @@ class MirrorClient:
         Source: specification 6; wire.md 4.
 
         >>> request = client.begin_read(station, "/3303/0/5700")
-        >>> client.resume_request(request.async_id, station, "/3303/0/5700").result().python
+        >>> again = client.resume_request(request.async_id, station, "/3303/0/5700")
+        >>> again.result().python
         21.5
         """
         pump = AnswerPump(LogReader(self._send, after=0), Inbox())
@@ -773,10 +830,12 @@ class MirrorClient:
         >>> client.requests_frame([request])["status"].tolist()
         ['success']
         """
+        rows = list(requests)
         import_whole("mirror_sdk.frames")
-        from mirror_sdk.frames import requests_frame
+        from mirror_sdk.frames.requests import seen_requests_frame
 
-        return requests_frame(requests, tz=tz, server=self.base_url)
+        look_for_answers(rows)
+        return seen_requests_frame(rows, tz=tz, server=self.base_url)
 
     def read_value(
         self,
@@ -888,14 +947,21 @@ class MirrorClient:
         >>> client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         """
-        import_whole("mirror_sdk.plan.wanted")
+        import_whole("mirror_sdk.plan")
+        import pandas as pd
+
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
 
-        wants = read_wanted(wanted)
+        # What makes the rows may belong to this thread.
+        wants = read_wanted(wanted if isinstance(wanted, pd.DataFrame) else list(wanted))
         whole = self._sender.whole(timeout)
         found = self._run(look_up(self._names, names_in(wants)), whole)
-        reasons = self._run(unclear(found), whole)
-        return self._plan_of(with_ids(wants, found.ids), reasons, whole, read_first=read_first)
+        return self._plan_of(
+            with_ids(wants, found.ids),
+            self._run(unclear(found), whole),
+            whole,
+            read_first=read_first,
+        )
 
     def load_plan(self, path: str | PathLike[str]) -> Plan:
         """A plan that was saved, to be applied here. Nothing is sent by this.
@@ -910,7 +976,8 @@ class MirrorClient:
         Source: specification 3.1; wire.md 2.
 
         >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
-        >>> client.load_plan(folder / "plan.json").apply()["status"].tolist()
+        >>> again = client.load_plan(folder / "plan.json")
+        >>> again.apply()["status"].tolist()
         ['success']
         """
         import_whole("mirror_sdk.plan", "mirror_sdk.plan.saved")
@@ -1023,7 +1090,8 @@ class MirrorClient:
 
         Source: specification E3, 3.3; wire.md 3.
 
-        >>> client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3311/*"]}], apply_now=True)
+        >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
+        >>> client.put_presubscriptions([rule], apply_now=True)
         """
         self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
@@ -1071,7 +1139,7 @@ class MirrorClient:
     ) -> list[PresubscriptionRule]:
         """Take these presubscription rules away; all others stay, also what others add meanwhile.
 
-        What the devices were subscribed by them goes on until they register anew; :meth:`delete_subscriptions` ends it
+        What these rules subscribed goes on until the devices register anew; :meth:`delete_subscriptions` ends it
         at once. For the rest see :meth:`add_presubscriptions`.
 
         Args:
@@ -1140,15 +1208,19 @@ class MirrorClient:
         >>> client.subscribe(station, "/3303/0/5700")
         >>> [(event.endpoint_name, event.path, event.value.python) for event in events]
         [('station-01', '/3303/0/5700', 21.5)]
-        >>> list(client.events(after=events.position, timeout=0))
+        >>> [event for event in client.events(after=events.position, timeout=0)]
         []
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
+        wants = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self._new_reader(after=place(after))
-        if after is None:
-            reader.go_to_end(poll_limit(idle_seconds, idle_seconds))
-        wanted = None if devices is None else frozenset(self._ids_of_all(devices))
-        return Events(reader, timeout_seconds=idle_seconds, limit=most, wants=event_filter(paths, wanted))
+        return Events(
+            reader,
+            timeout_seconds=idle_seconds,
+            limit=most,
+            wants=wants,
+            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+        )
 
     def events_frame(
         self,
@@ -1189,8 +1261,20 @@ class MirrorClient:
         >>> client.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']
         """
-        events = self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices)
-        parts = event_parts(events, raw=raw)
+        # It begins before pandas is imported, so that nothing is missed meanwhile.
+        with self.events(timeout=timeout, limit=limit, after=after, paths=paths, devices=devices) as events:
+            import_whole("mirror_sdk.frames")
+            from mirror_sdk.frames.events import EVENTS_AT_A_TIME, EventParts
+
+            parts = EventParts(raw=raw)
+            some: list[Event] = []
+            for event in events:
+                some.append(event)
+                if len(some) == EVENTS_AT_A_TIME:
+                    parts.add(some)
+                    some = []
+        if some:
+            parts.add(some)
         state = self._units_of(parts.unitless())
         return parts.frame(tz=tz, server=self.base_url, position=events.position, state=state)
 
@@ -1221,7 +1305,7 @@ class MirrorClient:
         Source: wire.md 4.
 
         >>> with client.watch(print) as watch:
-        ...     watch.is_running
+        ...     print(watch.is_running)
         True
         """
         if not callable(callback):
@@ -1230,7 +1314,9 @@ class MirrorClient:
         argument, chosen = either(devices=devices, device_ids=device_ids)
         wanted = None if chosen is None else frozenset(self._ids_of_all(chosen, argument, deadline))
         wants = event_filter(paths, wanted)
-        watch = Watch(lambda sleep: self._new_reader(sleep=sleep), callback, wants, within_seconds=deadline)
+        reader = self._new_reader()
+        reader.go_to_end(deadline)
+        watch = Watch(reader, callback, wants)
         self._watches.add(watch)
         return watch
 
@@ -1289,13 +1375,13 @@ class MirrorClient:
         []
         """
         import_whole("mirror_sdk.recording.recorder")
-        from mirror_sdk.recording.recorder import Recorder, Tape
+        from mirror_sdk.recording.recorder import Tape, begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
-        subscribing = Subscribing(chosen, paths, adds_rules=subscribe)
-        tape = Tape(
+        make_tape = partial(
+            Tape,
             path,
             server=self.base_url,
             key=self._key_mark,
@@ -1305,12 +1391,12 @@ class MirrorClient:
             rotate_seconds=rotate_seconds,
             called_from=calling_line(),
         )
-        recorder = Recorder(
-            tape,
-            lambda after, sleep: LogReader(self._send, after=after, sleep=sleep),
+        recorder = begin_recording(
+            make_tape,
+            lambda after: LogReader(self._send, after=after),
             lambda within: self.state_frame(chosen, paths=paths, timeout=within),
             self._run,
-            subscribing,
+            Subscribing(chosen, paths, adds_rules=subscribe),
             whole,
         )
         self._watches.add(recorder)
@@ -1343,10 +1429,10 @@ class MirrorClient:
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        reader = receiver.reader()
         import_whole("mirror_sdk.webhook")
-        from mirror_sdk.webhook import registered
+        from mirror_sdk.webhook import CallbackReader, registered
 
+        reader = CallbackReader(receiver)
         self._run(registered(address, receiver.headers), timeout)
         self._callbacks = receiver
         self._pump = AnswerPump(reader, Inbox())
@@ -1369,15 +1455,6 @@ class MirrorClient:
         """
         self._send(_operations.delete_poll_channel(), timeout)
 
-    def _new_reader(
-        self, *, after: int | None = None, sleep: Callable[[float], object] = time.sleep
-    ) -> LogReader | CallbackReader:
-        if self._callbacks is None:
-            return LogReader(self._send, after=after, sleep=sleep)
-        if after is not None:
-            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return self._callbacks.reader()
-
     def _about(
         self,
         device: DeviceLike,
@@ -1392,6 +1469,9 @@ class MirrorClient:
         self, devices: Iterable[DeviceLike], argument: str = "devices", timeout: float | None = None
     ) -> list[str]:
         return self._run(ids_of(self._names, devices, argument), timeout)
+
+    def _wants_of(self, paths: Collection[str] | None, devices: Collection[DeviceLike]) -> Callable[[Event], bool]:
+        return event_filter(paths, frozenset(self._ids_of_all(devices)))
 
     def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
@@ -1427,7 +1507,10 @@ class MirrorClient:
             return None
 
     def _frame_of(self, request: SnapshotRequest, timeout: float | None = None) -> pd.DataFrame:
-        return request.frame(*self._take_tables(request, timeout))
+        import_whole("mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import snapshot_frame
+
+        return snapshot_frame(request, *self._take_tables(request, timeout))
 
     def _take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
         tables: list[pa.Table] = []
@@ -1454,39 +1537,31 @@ class MirrorClient:
         return self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
-        chosen = self._ids_of(request, timeout)
+        chosen = self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-                with without_progress():
-                    parts.add(self._take_of_each(some, parts.rows_of, timeout))
+                take = partial(self._take_of, take=parts.rows_of, timeout=timeout)
+                parts.add(ask_each_at_once(take, some))
                 bar.update(len(some))
         return parts.taken()
 
-    def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
-        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return self._send(asking, timeout)
-
-    def _take_of_each(
-        self, chosen: Sequence[str], take: Callable[[DeviceObject], T], timeout: float | None = None
-    ) -> list[T]:
-        """What is taken of each device as soon as it has come, in the order of the devices."""
-        with ThreadPoolExecutor(_MOST_AT_ONCE) as pool, progress_bar(len(chosen), "devices") as bar:
-            taken = []
-            for one in pool.map(lambda device_id: self._take_of(device_id, take, timeout), chosen):
-                taken.append(one)
-                bar.update(1)
-            return taken
-
-    def _ids_of(self, request: SnapshotRequest, timeout: float | None = None) -> Sequence[str]:
-        if request.names_devices:
-            return sorted(request.device_ids or ())
-        listed = self._list_ids(request.sent_filters, timeout)
-        return listed if request.device_ids is None else [one for one in listed if one in set(request.device_ids)]
+    def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
+        if selection.names_devices:
+            return sorted(selection.device_ids or ())
+        return selection.ids_among(self._list_ids(selection.sent_filters, timeout))
 
     def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
         """The ids of a fleet: without a limit on all of them each page has the client's."""
-        return [device.id for device in self._each_device(filters, None, timeout)]
+        ids: list[str] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while True:
+            page = self._send(_operations.list_devices(filters, limit=None, after=after), timeout)
+            after = pages.next_after(page)
+            ids += [device.id for device in page.data]
+            if after is None:
+                return ids
 
     def _plan_of(
         self,
@@ -1496,7 +1571,6 @@ class MirrorClient:
         *,
         read_first: bool = False,
     ) -> Plan:
-        import_whole("mirror_sdk.plan", "mirror_sdk.plan.checks")
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
@@ -1516,15 +1590,15 @@ class MirrorClient:
 
     def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
         """The devices that are to be written to, as the directory and the mirror know them."""
-        import_whole("mirror_sdk.plan.checks", "mirror_sdk.plan.wanted")
         from mirror_sdk.plan.checks import known_devices, resources_at
         from mirror_sdk.plan.wanted import device_chunks
 
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
-        for chunk in device_chunks(wants):
+        for chunk in list(device_chunks(wants)):
             listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            seen = (self._take_of(device_id, partial(resources_at, paths), timeout) for device_id in listed.ids)
+            take = partial(self._take_of, take=partial(resources_at, paths), timeout=timeout)
+            seen = ask_each(take, listed.ids)
             known |= known_devices(listed, seen)
         return known
 
@@ -1547,17 +1621,18 @@ class MirrorClient:
                 bar.update(reads.sweep())
         return reads.failures
 
-    def _each_device(
-        self, conditions: Mapping[str, object], limit: int | None, timeout: float | None = None
-    ) -> Iterator[Device]:
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = self._send(_operations.list_devices(conditions, limit=limit, after=after), timeout)
-            after = pages.next_after(page)
-            yield from page.data
-            if after is None:
-                return
+    def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
+        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return self._send(asking, timeout)
+
+    def _new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
+        if self._callbacks is None:
+            return LogReader(self._send, after=after)
+        if after is not None:
+            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+        from mirror_sdk.webhook import CallbackReader
+
+        return CallbackReader(self._callbacks)
 
     def _write_again(
         self,
@@ -1570,7 +1645,7 @@ class MirrorClient:
         expiry_seconds: int | None,
         async_id: str | None,
     ) -> DeviceRequest:
-        """As ``begin_write``, of what may have been sent before: its answer may have come already."""
+        """Send a write like ``begin_write``, where it may have been sent before and its answer may be here already."""
         payload, content_type = encode(value, path, content_type)
         return self._begin(
             "PUT",
@@ -1609,8 +1684,8 @@ class MirrorClient:
             accept=accept,
             expiry_seconds=expiry_seconds,
         )
-        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         deadline = self._sender.deadline(timeout)
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = self._run(id_of(self._names, device, anew=True), deadline)
         issued_at, begun_seconds = utc_now(), time.monotonic()
         expectation = pump.expect(identity, deadline)

@@ -6,12 +6,17 @@ import codecs
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.machinery import PathFinder
 from io import TextIOWrapper
-from typing import Any
+from types import CodeType
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
 
 _WIDEST, _NARROWEST, _MARGIN = 80, 50, 2
 _PLAIN_ASCII = "mirror-ascii"
@@ -33,20 +38,15 @@ class LazyGroup(click.Group):
     """A group whose help and completion of a word need nothing of what its commands do.
 
     Args:
-        modules: For each module with commands the commands it adds to this group when it is loaded, each with the first
-            sentence of its help, which the help of the group shows.
+        modules: For each module with commands the commands it adds to this group when it is loaded. A command is made
+            of the function of its name, whose docstring is its help.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, Mapping[str, str]], **options: Any) -> None:
-        places = {name: module for module, summaries in modules.items() for name in summaries}
+    def __init__(self, *args: Any, modules: Mapping[str, Sequence[str]], **options: Any) -> None:
         super().__init__(*args, **options)
-        self.commands: dict[str, click.Command] = _Commands(places)
-        self._listed = click.Group(
-            commands={
-                name: click.Command(name, help=summary)
-                for summaries in modules.values()
-                for name, summary in summaries.items()
-            }
+        self._modules = modules
+        self.commands: dict[str, click.Command] = _Commands(
+            {name: module for module, names in modules.items() for name in names}
         )
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -65,9 +65,9 @@ class LazyGroup(click.Group):
         finally:
             _drop_unwritten()
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in order."""
-        return self._listed.list_commands(ctx)
+        return sorted(name for names in self._modules.values() for name in names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """The command, from its module; ``None`` if there is none of this name."""
@@ -85,7 +85,25 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names and what they do."""
-        self._listed.format_commands(ctx, formatter)
+        click.Group(commands=self.listed()).format_commands(ctx, formatter)
+
+    def listed(self) -> dict[str, click.Command]:
+        """The commands with nothing but their help, out of the code of their modules, which is not run."""
+        return {
+            name: click.Command(name, help=helps.get(name))
+            for module, names in self._modules.items()
+            for helps in [_helps(module)]
+            for name in names
+        }
+
+
+def _helps(module: str) -> dict[str, str]:
+    """The docstrings of a module's functions; none where modules come from anything else than files."""
+    # Of whatever else finds modules, such as the hook of a test run, not all gives code.
+    spec = PathFinder.find_spec(module, import_module(module.rpartition(".")[0]).__path__)
+    code = spec and spec.loader and cast("InspectLoader", spec.loader).get_code(module)
+    functions = [each for each in (code.co_consts if code else ()) if isinstance(each, CodeType) and each.co_consts]
+    return {each.co_name.rstrip("_"): each.co_consts[0] for each in functions}
 
 
 def is_utf8(stream: TextIOWrapper) -> bool:

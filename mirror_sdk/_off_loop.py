@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TURN_SECONDS = 0.005
-"""For how long one task goes on without letting the others: as long as a thread may keep the interpreter."""
+"""How long one task goes on before it lets the others: as long as a thread may keep the interpreter."""
 
 _imported: set[str] = set()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 
 _LONGEST_LINE = 2000
@@ -14,6 +15,14 @@ _NEVER_SHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
 _SHORTEST_SECRET = 16
+
+MISSING = "—"
+"""Stands where there is no value: in tables, cards and widgets."""
+
+# Only theme variables and transparency: what is shown in a notebook is read on light and on dark pages.
+CARD = 'style="color: var(--jp-ui-font-color1, inherit)"'
+DIM = 'style="opacity: 0.65"'
+_LONGEST_IN_ONE_LINE = 80
 
 _FORMULA = re.compile(r"'*(?:[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]|\{=)")
 _NEUTRALISED = re.compile(r"'+(?:[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]|\{=)")
@@ -35,7 +44,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """As :func:`visible`, cut where nobody reads any more."""
+    """Make a text visible like :func:`visible`, and cut it where nobody reads any more."""
     shown = visible(text[: _LONGEST_LINE + 1])
     return shown if len(text) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
 
@@ -59,6 +68,33 @@ def without_formula(cell: str) -> str:
 def with_formula(cell: str) -> str:
     """What :func:`without_formula` made a cell of."""
     return cell[1:] if _NEUTRALISED.match(cell) else cell
+
+
+def time_text(at: datetime) -> str:
+    """A time with its date, to the millisecond: ``2026-11-22 10:20:30.123``, in its zone, which the heading says."""
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+
+
+def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:
+    """A cell of a table; an id, a path or a time in it stays in one line, where a notebook would break it at a hyphen.
+
+    Args:
+        html: What it holds, HTML already; nothing is shown as what is missing.
+        tag: ``td``, or ``th`` with the attributes of a heading.
+        is_number: Whether it stands at the right.
+    """
+    one_line = len(html) <= _LONGEST_IN_ONE_LINE or " " not in html
+    # GitHub takes the style away, and JupyterLab's own style beats the attribute.
+    attribute, style = (" nowrap", "; white-space: nowrap") if one_line else ("", "")
+    side = "right" if is_number else "left"
+    return f'<{tag}{attribute} style="text-align: {side}{style}">{html or MISSING}</{tag.partition(" ")[0]}>'
+
+
+def html_table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(html_cell(column, tag='th scope="col"') for column in columns)
+    body = "".join(f"<tr>{''.join(map(html_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
+PAGE_VARIABLE = "API_PAGE"
+"""Leads to who has the page and its key, see :func:`page_address`."""
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 """Where ``mirror-server demo`` and ``mirror-server run`` are to be found on this machine, unless told otherwise."""
 _MARK_LENGTH = 16
@@ -93,6 +95,18 @@ def read_base_url(address: object) -> str:
     if url.scheme not in {"http", "https"} or not url.host or any(map(str.isspace, text)):
         raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
     return str(url).rstrip("/")
+
+
+def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """Where people look at the fleet, or at a device, without a key.
+
+    That is what ``API_PAGE`` names, of the service that ``API_HOST`` names: ``mirror lab`` sets both.
+    """
+    chosen = f"device={device_id}" if device_id else ""
+    page, host = environ.get(PAGE_VARIABLE), environ.get(HOST_VARIABLE)
+    if page and host and read_base_url(host) == base_url:
+        return page + (f"?{chosen}" if chosen else "")
+    return f"{base_url}/" + (f"#{chosen}" if chosen else "")
 
 
 def read_timeout(given: object) -> float:

@@ -12,11 +12,16 @@ consistent read, as of an instant of its own, and its ``attrs["mirror"]`` tells 
 of ids; Dask drops ``attrs`` when it puts partitions together. Different partitions show different instants, and what is
 computed twice is loaded twice, unless it is kept with ``persist()``. Every device is in one partition only, one that
 registers after the ranges were made too. For all devices as of one instant, write a dataset with
-:meth:`mirror_sdk.MirrorClient.snapshot_dataset` and read that with :func:`read_dataset`.
+:meth:`mirror_sdk.MirrorClient.snapshot_dataset` and read that with :func:`read_dataset`, where every worker reaches its
+folder.
 
 **What Dask knows.** Columns and dtypes are those of :meth:`mirror_sdk.MirrorClient.snapshot`. Categories differ from
 partition to partition, so Dask does not know them beforehand, but those of ``value_kind`` and ``desired_status``. The
 index of each partition begins at 0, so divisions are unknown. All rows of a device are in one partition.
+
+**What the workers need.** ``API_HOST`` and ``API_KEY`` in their environment, as here. A key that is given to
+:func:`read_mirror` goes to the workers with the work and is shown nowhere. The ranges come from the server
+(``GET /v3/device-echo/ranges``), with as many devices each. The extra is ``dask``.
 """
 
 from __future__ import annotations
@@ -32,10 +37,9 @@ import dask.dataframe as dd
 import pyarrow as pa
 from dask.dataframe.utils import clear_known_categories
 
-from mirror_sdk import _operations
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
-from mirror_sdk._sender import Sender
+from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.errors import NotFound, UnexpectedAnswer
 from mirror_sdk.frames.columns import categories_of, to_frame
@@ -44,14 +48,18 @@ from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.frames.state import STATE_SCHEMA
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
+from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["read_dataset", "read_mirror"]
+
 _MAX_RETRIES = 11
-"""About two minutes: a service sends a few snapshots at once, and a cluster has many workers."""
+"""How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a
+cluster has many workers."""
 _FREE_CATEGORIES = [
     field.name for field in STATE_SCHEMA if pa.types.is_dictionary(field.type) and not categories_of(field)
 ]
@@ -91,7 +99,7 @@ def read_mirror(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
         devices_per_partition: How many devices a partition has. Twenty resources make 2 to 4 MB of a thousand devices.
-        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`CallTimeout`.
+        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`~mirror_sdk.CallTimeout`.
         max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
 
     Raises:
@@ -109,17 +117,18 @@ def read_mirror(
     2
     """
     settings = Settings.load(base_url, api_key)
-    request = SnapshotRequest.of(
-        _operations.conditions(filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name),
-        None,
-        paths,
+    selection = Selection.of(
+        paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
+    )
+    request = SnapshotRequest(
+        selection=selection,
+        server=settings.base_url,
         raw=raw,
         tz=tz,
-        server=settings.base_url,
         compression=compression,
         max_retries=_MAX_RETRIES,
     )
-    ranges = _ranges(settings, request, devices_per_partition, timeout)
+    ranges = _ranges(settings, selection, devices_per_partition, timeout)
     return _from_map(
         _MirrorPart(request, settings if api_key else None, timeout, read_max_snapshot_bytes(max_snapshot_bytes)),
         [(one.after, one.last) for one in ranges.data],
@@ -162,7 +171,7 @@ class _MirrorPart:
 
     def __call__(self, bounds: tuple[str | None, str | None], columns: Sequence[str] | None = None) -> pd.DataFrame:
         settings = self.settings or Settings.load(self.request.server)
-        request = replace(self.request, filters=_operations.in_range(self.request.filters, *bounds))
+        request = replace(self.request, selection=self.request.selection.between(*bounds))
         key = settings.api_key.get_secret_value()
         with (
             MirrorClient(
@@ -190,10 +199,10 @@ def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty:
     return frame
 
 
-def _ranges(settings: Settings, request: SnapshotRequest, devices_per_range: int, timeout: float) -> DeviceRanges:
+def _ranges(settings: Settings, selection: Selection, devices_per_range: int, timeout: float) -> DeviceRanges:
     sender = Sender(settings, timeout_seconds=timeout)
     try:
-        return sender.send(_operations.get_device_ranges(request.filters, devices_per_range))
+        return sender.send(get_device_ranges(selection, devices_per_range))
     except NotFound as exc:
         raise UnexpectedAnswer(
             "this service has no ranges of devices; write a dataset with client.snapshot_dataset(folder), and read that"

@@ -12,144 +12,25 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mirror_sdk._arguments import closest
-from mirror_sdk._cards import CARD, DIM, instant, table
 from mirror_sdk._fork import import_whole
-from mirror_sdk._visible import visible
+from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import UnknownResource
-from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.values import PythonValue, Value, ValueKind, decode
+from mirror_sdk.resource import (
+    DesiredValue,  # noqa: F401 - pickles and programs know it by this module too
+    ReportedValue,  # noqa: F401 - the same
+    Resource,
+    resources_of,
+)
+from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
-from mirror_sdk.wire.paths import parse_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ReportedValue(JsonForm):
-    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
-
-    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that. ``revision`` is the
-    number of the mirror's change that brought it, ``None`` where the service does not tell it (wire.md 1).
-    """
-
-    value: Value
-    reported_at: datetime | None
-    expires_at: datetime | None
-    origin: str | None = None
-    revision: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As :meth:`Value.to_dict`, and the other attributes beside that, for any JSON encoder."""
-        told = JsonForm.to_dict(self)
-        return {**told.pop("value"), **told}
-
-    def __repr__(self) -> str:
-        return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DesiredValue(JsonForm):
-    """The last value requested to be written, and what became of the write.
-
-    ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
-    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
-    write failed; the service tells that only to the application that placed it (specification 3.1 and 7). ``revision``
-    is the number of the mirror's change that made all of this what it is, ``None`` where the service does not tell it.
-    """
-
-    value: Value
-    status: DesiredStatus | None
-    desired_at: datetime | None
-    status_updated_at: datetime | None
-    requested_at: datetime | None
-    category: str | None = None
-    revision: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As :meth:`Value.to_dict`, and the other attributes beside that, for any JSON encoder."""
-        told = JsonForm.to_dict(self)
-        return {**told.pop("value"), **told}
-
-    def __repr__(self) -> str:
-        status = "" if self.status is None else f" {self.status.name}"
-        return f"<DesiredValue {self.value}{status}{_at(self.desired_at)}>"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Resource(JsonForm):
-    """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
-
-    ``value`` and ``desired_value`` are the plain values of the two; ``reported.value`` has the payload too.
-    ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
-    same object instance goes before the declared one. ``subscribed_at`` is ``None`` where the service does not tell it.
-    """
-
-    path: str
-    label: str
-    unit: str
-    subscribed: bool
-    reported: ReportedValue | None
-    desired: DesiredValue | None
-    subscribed_at: datetime | None = None
-
-    @property
-    def value(self) -> PythonValue | None:
-        """The last reported value as a plain Python value; ``None`` before the first one.
-
-        A number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` where the payload is opaque or
-        could not be read as what is declared; ``reported.value`` then says why, in ``problem``.
-
-        >>> client.read_value(station, "/3303/0/5700")
-        21.5
-        >>> client.get_device(station)["/3303/0/5700"].value
-        21.5
-        """
-        return None if self.reported is None else self.reported.value.python
-
-    @property
-    def desired_value(self) -> PythonValue | None:
-        """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first one.
-
-        >>> client.write_value(light, "/3311/0/5851", 40)
-        >>> client.get_device(light)["/3311/0/5851"].desired_value
-        40
-        """
-        return None if self.desired is None else self.desired.value.python
-
-    @property
-    def is_reported_since(self) -> bool | None:
-        """Whether the value was reported after the last write of it was issued, or has ended; ``None`` if unknown.
-
-        The revisions tell, also within one millisecond; without them the times do, unless they are the same. It is
-        unknown too where nothing was reported or nothing was written. Source: wire.md 1.
-
-        >>> client.read_value(light, "/3311/0/5851")
-        10
-        >>> client.write_value(light, "/3311/0/5851", 40)
-        >>> client.get_device(light)["/3311/0/5851"].is_reported_since
-        False
-        """
-        reported, desired = self.reported, self.desired
-        if reported is None or desired is None:
-            return None
-        if reported.revision is not None and desired.revision is not None and reported.revision != desired.revision:
-            return reported.revision > desired.revision
-        if reported.reported_at is None or desired.desired_at is None or reported.reported_at == desired.desired_at:
-            return None
-        return reported.reported_at > desired.desired_at
-
-    def __repr__(self) -> str:
-        return f"<Resource {self.path} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
-
-
-def _at(moment: datetime | None) -> str:
-    return "" if moment is None else f" at {write_timestamp(moment)}"
 
 
 class _Unread:
@@ -163,7 +44,7 @@ class _Unread:
 class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     """The mirror of one device at ``created_at``; a mapping of resource path to resource, in the order of the answer.
 
-    It is a :class:`collections.abc.Mapping`: ``device[path]``, ``device.get(path)``, ``path in device``,
+    It is a mapping (``collections.abc.Mapping``): ``device[path]``, ``device.get(path)``, ``path in device``,
     ``len(device)``, ``device.items()``, ``dict(device)``. Two are equal where all their attributes are, the times among
     them.
 
@@ -200,7 +81,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             states = self._states
             if states is not None:  # else another thread was quicker
-                object.__setattr__(self, "resources", _resources(states))
+                object.__setattr__(self, "resources", resources_of(states))
                 object.__setattr__(self, "_states", None)
             return self.resources
 
@@ -268,11 +149,11 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         return (
             f"<div {CARD}><strong>{escape(visible(self.endpoint_name or self.device_id))}</strong> "
             f"<code>{escape(self.device_id)}</code>"
-            f"<div {DIM}>last registration event {instant(self.updated_at)} · "
-            f"last reported {instant(self.last_reported_at)} · last desired {instant(self.last_desired_at)} · "
-            f"as of {instant(self.created_at)}</div>"
+            f"<div {DIM}>last registration event {_instant(self.updated_at)} · "
+            f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
+            f"as of {_instant(self.created_at)} (UTC)</div>"
             f"{_EMPTY_MIRROR if empty else ''}"
-            f"{table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
+            f"{html_table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
         )
 
 
@@ -353,86 +234,27 @@ class DeviceList(Sequence[Device], JsonForm):
 
     def _repr_html_(self) -> str:
         count = f"<div {DIM}>{len(self)} devices</div>"
-        return f"<div {CARD}>{table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
+        return f"<div {CARD}>{html_table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
 
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(DeviceObject) if field.name != "resources")
-
-
-def _resources(states: Sequence[wire_object.ResourceState]) -> dict[str, Resource]:
-    units = _units_by_instance(states)
-    return {state.resource_path: _resource(state, units) for state in states}
-
-
-def _units_by_instance(states: Iterable[wire_object.ResourceState]) -> dict[str, str]:
-    """The unit each object instance names in its resource 5701, by the path of the instance (``/3303/0``)."""
-    suffix = f"/{SENSOR_UNITS}"
-    values = {
-        state.resource_path.removesuffix(suffix): _reported(state)
-        for state in states
-        if state.resource_path.endswith(suffix)
-    }
-    return {
-        instance: str(reported.value.python)
-        for instance, reported in values.items()
-        if reported is not None and reported.value.kind is ValueKind.TEXT
-    }
-
-
-def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Resource:
-    path = state.resource_path
-    definition = lookup(path)
-    unit = definition.unit if definition else ""
-    if definition is not None and definition.resource_id in IN_SENSOR_UNITS:
-        parts = parse_path(path)
-        unit = units.get(f"/{parts.object_id}/{parts.instance_id}", unit)
-    return Resource(
-        path=path,
-        label=definition.label if definition else "",
-        unit=unit,
-        subscribed=state.subscribed,
-        reported=_reported(state),
-        desired=_desired(state),
-        subscribed_at=state.subscribed_at,
-    )
-
-
-def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
-    reported = state.reported
-    if reported.value is None:
-        return None
-    value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin, reported.revision)
-
-
-def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
-    desired = state.desired
-    if desired.value is None:
-        return None
-    value = decode(desired.value, desired.content_type, state.resource_path)
-    return DesiredValue(
-        value=value,
-        status=desired.status,
-        desired_at=desired.desired_at,
-        status_updated_at=desired.status_updated_at,
-        requested_at=desired.requested_at,
-        category=desired.category,
-        revision=desired.revision,
-    )
 
 
 def _is_pending(resource: Resource) -> bool:
     return resource.desired is not None and resource.desired.status is DesiredStatus.PENDING
 
 
-_NO_VALUE_YET = f"<span {DIM}>no value yet</span>"
 _EMPTY_MIRROR = (
     "<div><em>no value yet</em>: the mirror shows what a read, a write, a subscription or auto-observation brought"
     "</div>"
 )
 _MAX_SHOWN = 80
-_RESOURCE_COLUMNS = ("path", "label", "reported", "reported at", "desired", "status", "subscribed")
-_DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at")
+_RESOURCE_COLUMNS = ("path", "label", "reported", "reported at (UTC)", "desired", "status", "subscribed")
+_DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at (UTC)")
+
+
+def _instant(at: datetime | None, missing: str = "never") -> str:
+    return missing if at is None else time_text(at)
 
 
 def _shown(value: Value, unit: str) -> str:
@@ -447,8 +269,8 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
     return (
         f"<code>{escape(resource.path)}</code>",
         escape(resource.label),
-        _shown(reported.value, resource.unit) if reported else _NO_VALUE_YET,
-        instant(reported.reported_at, "") if reported else "",
+        _shown(reported.value, resource.unit) if reported else "",
+        _instant(reported.reported_at, "") if reported else "",
         _shown(desired.value, resource.unit) if desired else "",
         desired.status.name.lower() if desired and desired.status is not None else "",
         "yes" if resource.subscribed else "no",
@@ -458,4 +280,4 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
     about = (visible(device.endpoint_name), device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(map(escape, (*about, instant(device.updated_at))))
+    return tuple(map(escape, (*about, _instant(device.updated_at))))

@@ -304,7 +304,7 @@ _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
 }
 
 UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
-"""After a failure of these categories nobody knows whether the device acted."""
+"""Categories of failures after which nobody knows whether the device acted."""
 
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:

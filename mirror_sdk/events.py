@@ -12,12 +12,10 @@ from enum import StrEnum
 from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
-from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Entry, EntryBody, Unreadable
-from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
+from mirror_sdk.wire.entries import Batch, Entry, EntryBody, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches
@@ -240,6 +238,11 @@ def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, 
 def _unit_of(path: str | None) -> str | None:
     declared = None if path is None else lookup(path)
     return None if declared is None else declared.unit or None
+
+
+def utc_now() -> datetime:
+    """The present, aware: when what arrives now was received."""
+    return datetime.now(UTC)
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:

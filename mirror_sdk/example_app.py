@@ -36,13 +36,15 @@ import click
 from pydantic import ValidationError
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._exchange import first_fault
+from mirror_sdk._service.operation import first_fault
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES, PresubscriptionRule
+
+__all__ = ["Place", "listening", "presubscriptions", "read_place", "run"]
 
 _WORDS = {"true": True, "false": False}
 _LOOPBACK = "127.0.0.1"

@@ -5,17 +5,29 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk.bench.bench import Bench
 from mirror_sdk.config import HOST_VARIABLE, is_loopback
-from mirror_sdk.demo import DemoServer
+from mirror_sdk.lab.demo import DemoServer
 
 _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
+
+_GREY = "#797979"
+"""As far from white as from JupyterLab's #111111: 4.3:1. No colour has 4.5:1 on both, which are 18.9:1 apart."""
+
+_COLOURS = ["#3b82d4", "#c8691c", "#35914d", "#dc4a44", "#a862c6", "#9c7350", "#d0508c", _GREY, "#85851c", "#1f8f9f"]
+"""Hues in matplotlib's own order, each at least 3:1 on white and on #111111."""
 
 
 def list_notebooks() -> list[Path]:
@@ -60,6 +72,123 @@ def connect() -> MirrorClient:
             return client
         client.close()
     return _own_server().client()
+
+
+def style_plots() -> None:
+    """Have matplotlib's plots of this program read well on light and on dark pages: no background, middle colours.
+
+    The colours ``C0`` to ``C9`` are blue, orange, green, red, purple, brown, pink, grey, olive and cyan; ``C7`` is that
+    of the text.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+
+    >>> examples.style_plots()
+    """
+    from matplotlib import style  # an extra, and slow to import
+
+    texts = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GREY)
+    style.use(
+        texts
+        | {
+            "axes.facecolor": "none",
+            "axes.prop_cycle": f"cycler('color', {_COLOURS})",
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "font.size": 11,
+            "grid.color": _GREY,
+            "legend.frameon": False,
+            "savefig.facecolor": "none",
+        }
+    )
+    if "ipykernel" in sys.modules:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        # A figure that has no background of its own would be given a white one by JupyterLab.
+        set_matplotlib_formats("png", facecolor="none")  # type: ignore[no-untyped-call]
+
+
+def start_over(client: MirrorClient) -> Bench:
+    """Have the simulated devices start over, so that a notebook can be run again, and after any other; gives the bench.
+
+    Each simulated device is in contact, answers, and does so at once; one that deregistered stays away. The client's
+    access key has no presubscription rule and no subscription any more, also not those of other programs that use the
+    key. What the mirror has heard or was told stays, as do the devices' own values and the time.
+
+    Raises:
+        AccessDenied: The key has not the scope ``admin``.
+        NotFound: The service has no simulated devices; nothing was changed.
+
+    >>> bench.set_answer(light, "reject")
+    >>> bench = examples.start_over(client)
+    >>> client.write_value(light, "/3311/0/5851", 40)
+    """
+    bench = Bench(client)
+    for device in bench.list_devices():
+        if not device.online:
+            bench.set_online(device.id, True)
+        if device.answer != "normal":
+            bench.set_answer(device.id, "normal")
+        if device.latency_seconds:
+            bench.set_latency_seconds(device.id, 0)
+    client.delete_presubscriptions()
+    for registered in client.list_devices(state="registered"):
+        client.delete_subscriptions(registered.id)
+    return bench
+
+
+def have_devices(bench: Bench, devices: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Simulated devices that have just registered with these values, whether there were some of these names or not.
+
+    Args:
+        bench: Plays them.
+        devices: What ``bench.add_device`` takes, of each. One that is there already keeps its type, gets the values,
+            and registers anew.
+
+    Returns:
+        Endpoint name -> device id.
+
+    Raises:
+        ValueError: One cannot be a device; the message names what is wrong.
+
+    >>> fan = {"endpoint_name": "fan-01", "resources": [{"path": "/3306/0/5850", "value": "0", "writable": True}]}
+    >>> ids = examples.have_devices(bench, [fan])
+    >>> examples.have_devices(bench, [fan]) == ids
+    True
+    """
+    there = {device.endpoint_name: device.id for device in bench.list_devices()}
+    ids = {}
+    for device in devices:
+        name = device["endpoint_name"]
+        if name in there:
+            for resource in device["resources"]:
+                bench.set_value(there[name], resource["path"], resource["value"])
+            bench.register(there[name])
+        ids[name] = there[name] if name in there else bench.add_device(**device)
+    return ids
+
+
+def advance_to(bench: Bench, hour: int, *, tz: str = "UTC", weekdays: Collection[int] = range(7)) -> datetime:
+    """Let time pass until it is this hour, and one of these weekdays; not at all where it is that already.
+
+    Args:
+        bench: Has the clock, which has to be a manual one.
+        hour: Of the day, 0 to 23.
+        tz: The time zone the hour and the weekdays are of.
+        weekdays: From 0, Monday, to 6.
+
+    Returns:
+        The service's new present, in UTC.
+
+    >>> print(examples.advance_to(bench, 12))
+    2026-01-05 12:00:00+00:00
+    """
+    now = bench.get_clock()
+    then = now.astimezone(ZoneInfo(tz)).replace(hour=hour, minute=0, second=0, microsecond=0)
+    while then.astimezone(UTC) + timedelta(hours=1) <= now or then.weekday() not in weekdays:
+        then += timedelta(days=1)
+    left = then.astimezone(UTC) - now
+    return bench.advance(left) if left > timedelta() else now
 
 
 @cache

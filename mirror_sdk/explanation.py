@@ -5,16 +5,18 @@ Nothing in here asks anybody. Source: specification 2.1, 2.2, 3.1 to 3.3; wire.m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
+from itertools import pairwise
+from statistics import median_low
 
-from mirror_sdk._rhythm import rhythm_of
 from mirror_sdk._visible import visible
-from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
+from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import CATEGORY_HINTS
 from mirror_sdk.object_table import lookup
+from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, EndpointResource
@@ -40,6 +42,32 @@ _COMING = {
     " registration",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_FEWEST_PAUSES = 5
+"""A light that was switched a few times has no rhythm."""
+_ONE_CONTACT = timedelta(seconds=1)
+"""What comes within it is of one contact: a device that wakes up sends several values."""
+_LATE_BY = 3
+"""A device is heard when a value changes, and a value may well stay twice as long as ever before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """The pauses between the contacts that are known: the usual one, their median, and the longest one."""
+
+    usual: timedelta
+    longest: timedelta
+
+    def is_late(self, silence: timedelta) -> bool:
+        """Whether a silence is three times as long as any pause that is known."""
+        return silence > _LATE_BY * self.longest
+
+
+def rhythm_of(contacts: Iterable[datetime]) -> Rhythm | None:
+    """The rhythm of a device that was heard at these instants; ``None`` before there are five pauses between them."""
+    pauses = [later - earlier for earlier, later in pairwise(sorted(contacts)) if later - earlier >= _ONE_CONTACT]
+    if len(pauses) < _FEWEST_PAUSES:
+        return None
+    return Rhythm(median_low(pauses), max(pauses))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

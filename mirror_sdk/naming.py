@@ -22,10 +22,10 @@ from itertools import starmap
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from mirror_sdk import _operations
 from mirror_sdk._arguments import closest, shown
-from mirror_sdk._exchange import Operation
-from mirror_sdk._steps import Steps, Work
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.steps import Steps, Work
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -45,12 +45,12 @@ REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
 _LONGEST_QUERY = 3000
 _MOST_SEARCHED = 5000
-"""Among how many devices close names are looked for."""
+"""How many devices are searched for close names at most."""
 _MOST_TOLD = 10
-"""Of how many texts that lead nowhere: each takes some hundredths of a second among so many devices."""
+"""How many texts that lead nowhere are told with close names; to find these takes hundredths of a second a text."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
-"""In the place of an id that is not known yet."""
+"""Stands in the place of an id that is not known yet."""
 
 
 class ListedDevice(Protocol):

@@ -38,7 +38,7 @@ class ProgressBar(Protocol):
 
 
 class _NoBar:
-    """In the place of a bar that nobody looks at."""
+    """Stands in the place of a progress bar that nobody looks at."""
 
     def update(self, steps: int = 1, /) -> None:
         """Take note of steps."""

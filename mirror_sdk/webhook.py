@@ -1,7 +1,8 @@
 """Receiving notifications by a webhook: what a service sends, as entries; and a small server that takes it.
 
-A :class:`WebhookReceiver` listens by itself. In a web application of your own keep a :class:`CallbackInbox` and hand it
-each request; with Flask::
+``client.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled, ``client.use_long_polling()``
+ends that; events and answers come as they do by long polling. A :class:`WebhookReceiver` listens by itself. In a web
+application of your own keep a :class:`CallbackInbox` and hand it each request; with Flask::
 
     inbox = CallbackInbox()
 
@@ -15,8 +16,11 @@ and with FastAPI::
     async def callback(request: Request) -> Response:
         return Response(status_code=inbox.receive(await request.body(), request.headers))
 
-Then ``client.use_webhook(inbox, url="https://app.example.com/callback")``: events and answers come as they do by long
-polling. Source: specification E4, E5; wire.md 4 and 5.
+Then ``client.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m mirror_sdk.example_app`` is a
+whole small application (:mod:`mirror_sdk.example_app`), ``mirror-server help notifications`` says what a service does
+with a webhook, and what a program that changes channels gets.
+
+Source: specification E4, E5; wire.md 4 and 5.
 """
 
 from __future__ import annotations
@@ -35,12 +39,13 @@ from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self
 
-from mirror_sdk._cursor import NOTHING, Batch
 from mirror_sdk._fork import close_in_child, tell_in_child
-from mirror_sdk._inbox import Entries, Entry
-from mirror_sdk._operations import Gap, put_callback
-from mirror_sdk._steps import Steps
+from mirror_sdk._service.operations import put_callback
+from mirror_sdk._service.steps import Steps
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError, UnexpectedAnswer
+from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap
+
+__all__ = ["CallbackInbox", "WebhookReceiver", "parse_callback"]
 
 TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
 ENTRIES_KEPT = 100_000
@@ -211,8 +216,8 @@ class CallbackInbox:
         return Batch(tuple(adjoining), adjoining[-1].seq, gap)
 
 
-class CallbackReader:
-    """Reads a :class:`CallbackInbox` from a position of its own, as a ``LogReader`` reads the log of the service."""
+class _Position:
+    """How far a reader of a :class:`CallbackInbox` is."""
 
     last_failure: MirrorError | None = None
     is_placed = True
@@ -226,16 +231,6 @@ class CallbackReader:
     def position(self) -> int:
         """Number of the last entry that was read."""
         return self._after
-
-    def go_to_end(self, _within_seconds: float = math.inf) -> None:
-        """Take the present end as the position."""
-        self._after = self._inbox.last
-
-    def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
-        """Wait for what follows the position, at most so long."""
-        batch = self._inbox.wait(self._after, hold_seconds)
-        self._after = batch.seq if batch.seq is not None else self._after
-        return batch
 
     def beside(self, position: int | None) -> Self:
         """Another reader of the same inbox, from this position."""
@@ -243,22 +238,25 @@ class CallbackReader:
         reader._after = reader._after if position is None else position
         return reader
 
+    def _took(self, batch: Batch) -> Batch:
+        self._after = batch.seq if batch.seq is not None else self._after
+        return batch
 
-class AsyncCallbackReader:
-    """As :class:`CallbackReader`, on an event loop."""
 
-    last_failure: MirrorError | None = None
-    is_placed = True
-    pause_seconds: float = 0.0
+class CallbackReader(_Position):
+    """Reads a :class:`CallbackInbox` from a position of its own, as a ``LogReader`` reads the log of the service."""
 
-    def __init__(self, inbox: CallbackInbox) -> None:
-        self._inbox = inbox
-        self._after = inbox.last
+    def go_to_end(self, _within_seconds: float = math.inf) -> None:
+        """Take the present end as the position."""
+        self._after = self._inbox.last
 
-    @property
-    def position(self) -> int:
-        """Number of the last entry that was read."""
-        return self._after
+    def read(self, hold_seconds: float, _within_seconds: float = math.inf) -> Batch:
+        """Wait for what follows the position, at most so long."""
+        return self._took(self._inbox.wait(self._after, hold_seconds))
+
+
+class AsyncCallbackReader(_Position):
+    """Does on an event loop what :class:`CallbackReader` does in threads."""
 
     async def go_to_end(self, _within_seconds: float = math.inf) -> None:
         """Take the present end as the position."""
@@ -278,14 +276,7 @@ class AsyncCallbackReader:
                 batch = self._inbox.read(self._after)
         finally:
             stop()
-        self._after = batch.seq if batch.seq is not None else self._after
-        return batch
-
-    def beside(self, position: int | None) -> Self:
-        """Another reader of the same inbox, from this position."""
-        reader = type(self)(self._inbox)
-        reader._after = reader._after if position is None else position
-        return reader
+        return self._took(batch)
 
 
 class WebhookReceiver(CallbackInbox):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Literal
 
-from mirror_server.callout import Network
-from mirror_server.senders import Proxy
 from mirror_server.store.url import DEFAULT_URL
 
 ACCESS_LOG = "mirror_server.requests"
@@ -14,13 +13,20 @@ ACCESS_LOG = "mirror_server.requests"
 
 LogFormat = Literal["console", "json"]
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+UNIX: Literal["unix"] = "unix"
+"""A peer on a socket of this machine's file system, which has no address."""
+
+Proxy = Network | Literal["unix"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What an operator may set.
 
     Attributes:
-        database_url: Where the state is; see :class:`mirror_server.store.database.Database`.
+        database_url: Where the state is; see ``mirror_server.store.database``.
         simulate: How many simulated devices there are at least; ``None`` for no bench.
         seed: What the simulated devices are made from.
         manual_clock: Whether domain time stands still until it is advanced.

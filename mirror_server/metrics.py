@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mirror_server.log import NotificationLog
+from mirror_server.notifications.log import NotificationLog
 from mirror_server.store.database import Database
 from mirror_server.store.statistics import measure
 
@@ -33,10 +33,10 @@ class Metrics:
     Args:
         database: Where the counts of stored things come from, at each scrape.
         log: Tells how many polls are open.
-        is_on_duty: Tells whether this process holds the devices and channels.
+        is_leader: Tells whether this process holds the devices and channels.
     """
 
-    def __init__(self, database: Database, log: NotificationLog, is_on_duty: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, log: NotificationLog, is_leader: Callable[[], bool]) -> None:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -53,7 +53,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_State(database, log, is_on_duty))
+        self._registry.register(_State(database, log, is_leader))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
@@ -72,10 +72,10 @@ class Metrics:
 class _State(Collector):
     """Counted when asked for."""
 
-    def __init__(self, database: Database, log: NotificationLog, is_on_duty: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, log: NotificationLog, is_leader: Callable[[], bool]) -> None:
         self._database = database
         self._log = log
-        self._is_on_duty = is_on_duty
+        self._is_leader = is_leader
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._database.read() as session:
@@ -85,7 +85,8 @@ class _State(Collector):
         devices.add_metric(["deregistered"], found.deregistered_devices)
         yield devices
         for name, meaning, value in (
-            ("mirror_on_duty", "1 for the process that holds the devices and channels.", int(self._is_on_duty())),
+            ("mirror_leader", "1 for the process that holds the devices and channels.", int(self._is_leader())),
+            ("mirror_on_duty", "The same as mirror_leader, under its earlier name.", int(self._is_leader())),
             ("mirror_open_polls", "Long polls and event streams that are held open.", self._log.open_polls),
             ("mirror_waiting_device_requests", "Device requests without an answer yet.", found.waiting_requests),
             (

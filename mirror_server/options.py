@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mirror_server.callout import Network
-from mirror_server.config import Settings
-from mirror_server.senders import UNIX, Proxy
+from mirror_server.config import UNIX, Network, Proxy, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,7 +100,7 @@ _ALL = (
         "--failed-keys-per-minute",
         "failed_keys_per_minute",
         type=click.IntRange(min=1),
-        help="How often one address may come with a wrong key before it is told 429.",
+        help="How often one address may come with a wrong key before it is told 429; the right key is always let in.",
     ),
     _option(
         "--trust-proxy",

@@ -6,31 +6,35 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 
-from mirror_server.bench import CLOCK_SETTING, Bench, StoredSimulation
-from mirror_server.callout import AddressPolicy
 from mirror_server.clock import Clock, ManualClock, SystemClock
+from mirror_server.cluster.forwarding import Forwarder
+from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
-from mirror_server.delivery import Delivery, Job
+from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
-from mirror_server.devices.simulator import Simulator
-from mirror_server.log import LOG, NotificationLog, PlainPolls
-from mirror_server.pacing import Pacing
-from mirror_server.relay import Relay
+from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.metrics import Metrics
+from mirror_server.notifications.log import NotificationLog
+from mirror_server.notifications.outbound import AddressPolicy
+from mirror_server.notifications.polls import PlainPolls
+from mirror_server.notifications.webhooks import Webhooks
+from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.pacing import Pacing
+from mirror_server.service.readiness import Readiness
 from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.service.words import AGAIN, EXPIRY, WAITING
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import processes
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.database import Database
-from mirror_server.store.serving_lock import ServingLock
+from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
 from mirror_server.store.session import Session
-from mirror_server.store.url import is_postgresql, path_of
-from mirror_server.webhook import Webhooks
+from mirror_server.store.sqlite.serving_lock import ServingLock
+from mirror_server.store.url import is_postgresql, path_of, shown
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
@@ -56,15 +60,15 @@ class Services:
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url)
             undo.callback(self.database.close)
-            self._neighbours = self.database.meet(options=_in_common(settings), is_alone=settings.manual_clock)
+            self._leadership = _leadership(settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
         self.log = NotificationLog(
             self.database,
             self.clock,
             most_bytes=settings.keep_log_bytes,
-            is_shared=self._neighbours is not None,
-            is_on_duty=self.is_on_duty,
+            is_shared=self._leadership is not None,
+            is_leader=self.is_leader,
         )
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
@@ -93,6 +97,8 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
+        self.metrics = Metrics(self.database, self.log, self.is_leader)
+        self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self._housekeeping = Housekeeping(
             database=self.database,
@@ -106,9 +112,9 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.bench = self._bench()
-        self.relay = None if self._neighbours is None else Relay(self.database, self.clock, self.is_on_duty)
+        self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
-        self._delivery = Delivery(
+        self._dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,
             link=self._simulator,
@@ -117,57 +123,57 @@ class Services:
         )
 
     def start(self) -> None:
-        """Begin, and go on duty unless another process is.
+        """Begin, and lead unless another process does.
 
         Raises:
             DatabaseError: The database does not answer any more.
         """
-        if self._neighbours is None:
-            self.take_duty()
+        if self._leadership is None:
+            self.begin_to_lead()
         else:
-            self._neighbours.start(self)
+            self._leadership.start(self)
         self.database.settle()
         if self._pacing is not None:
             self._pacing.start()
 
-    def take_duty(self) -> None:
+    def begin_to_lead(self) -> None:
         """Look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
         self._housekeeping.start()
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
-        self._delivery.wake_all()
+        self._dispatcher.wake_all()
         self.webhooks.start()
-        if self.relay is not None:
-            self.relay.tell_duty()
+        if self.forwarder is not None:
+            self.forwarder.tell_leader()
 
-    def pause_duty(self) -> None:
-        """See :class:`mirror_server.store.backend.Colleague`."""
+    def pause_leading(self) -> None:
+        """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.webhooks.stop()
 
-    def resume_duty(self) -> None:
-        """See :class:`mirror_server.store.backend.Colleague`."""
+    def go_on_leading(self) -> None:
+        """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.webhooks.start()
 
-    def give_up_duty(self) -> None:
-        """See :class:`mirror_server.store.backend.Colleague`."""
+    def stop_leading(self) -> None:
+        """See :class:`mirror_server.cluster.leadership.Participant`."""
         self._housekeeping.stop()
         self._simulator.stop()
-        self._delivery.forget()
+        self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
 
-    def look_around(self) -> None:
-        """See :class:`mirror_server.store.backend.Colleague`."""
+    def catch_up(self) -> None:
+        """See :class:`mirror_server.cluster.leadership.Participant`."""
         self.log.wake_all()
-        if self.is_on_duty():
-            self._delivery.wake_all()
+        if self.is_leader():
+            self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
-        if self.relay is not None:
-            self.relay.look_again()
+        if self.forwarder is not None:
+            self.forwarder.look_again()
 
-    def hear(self, word: str) -> None:
-        """See :class:`mirror_server.store.backend.Colleague`."""
-        kind, _, what = word.partition(" ")
+    def receive(self, message: str) -> None:
+        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        kind, _, what = message.partition(" ")
         if kind == LOG:
             self.log.wake(what)
         elif kind == WAITING:
@@ -176,26 +182,26 @@ class Services:
             self._contact(what)
         elif kind == EXPIRY:
             self._command_expires(int(what))
-        elif self.relay is not None:
-            self.relay.hear(kind, what)
+        elif self.forwarder is not None:
+            self.forwarder.receive(kind, what)
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
         if self._pacing is not None:
             self._pacing.close()
         self.clock.close()
-        if self._neighbours is not None:
-            self._neighbours.stop()
-        if self.relay is not None and self.relay.answerer is not None:
-            self.relay.answerer.close()
+        if self._leadership is not None:
+            self._leadership.stop()
+        if self.forwarder is not None and self.forwarder.answerer is not None:
+            self.forwarder.answerer.close()
         self.webhooks.close()
         if self.bench is not None:
             self.bench.close()
         self.log.store_read()
-        if self._neighbours is not None:
-            # What is stored after the end of the duty would be dropped.
+        if self._leadership is not None:
+            # What is stored after the end of leading would be dropped.
             self.database.settle(_LAST_SECONDS)
-            self._neighbours.close()
+            self._leadership.close()
         self.database.close()
         self._let_others_serve()
 
@@ -203,22 +209,22 @@ class Services:
         with self.database.read() as session:
             return processes.is_alive(session, process_id)
 
-    def is_on_duty(self) -> bool:
-        """Whether this process holds the devices and channels; with several on one database, one of them does."""
-        return self._neighbours is None or self._neighbours.is_on_duty
+    def is_leader(self) -> bool:
+        """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
+        return self._leadership is None or self._leadership.is_leader
 
     def _wake(self, device_id: str) -> None:
-        self._delivery.wake(device_id)
+        self._dispatcher.wake(device_id)
 
     def _contact(self, device_id: str) -> None:
-        self._delivery.contact(device_id)
+        self._dispatcher.contact(device_id)
 
     def _command_expires(self, instant: Instant) -> None:
-        if self.is_on_duty():
+        if self.is_leader():
             self._housekeeping.commands.at_latest(instant)
 
     def _under_way(self) -> set[int]:
-        return self._delivery.under_way()
+        return self._dispatcher.under_way()
 
     def _registration_expires(self, instant: Instant) -> None:
         self._housekeeping.registrations.at_latest(instant)
@@ -247,6 +253,20 @@ def _in_common(settings: Settings) -> str:
     """What all processes on one database must have in common."""
     bench = "without --simulate" if settings.simulate is None else "with --simulate"
     return f"{bench} and {'with --clock manual' if settings.manual_clock else 'by the clock of the system'}"
+
+
+def _leadership(settings: Settings, database: Database) -> Leadership | None:
+    """How this process takes part where several may serve the database; ``None`` where one does."""
+    election = database.election()
+    if election is None:
+        return None
+    return Leadership(
+        election,
+        shown(settings.database_url),
+        database.write,
+        options=_in_common(settings),
+        is_alone=settings.manual_clock,
+    )
 
 
 def _clock(settings: Settings, database: Database) -> Clock:

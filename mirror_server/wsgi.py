@@ -1,10 +1,22 @@
-"""The server for any WSGI server with threads, configured by the environment.
+"""The server under any WSGI server with threads, configured by the environment.
 
-With gunicorn ``gunicorn --threads 16 'mirror_server.wsgi:create()'``, with waitress
-``waitress-serve --threads 16 --call mirror_server.wsgi:create``. There each poll and event stream takes a thread, so
-that only ``MIRROR_MAX_BLOCKING_POLLS`` may be open at once: keep that below the number of threads. One process only
-serves an SQLite file; on PostgreSQL there may be any number (``gunicorn --workers 4``). The app is made in the process
-that serves, not in one that is forked then (``gunicorn --preload``): its threads would be left behind.
+With gunicorn or with waitress::
+
+    MIRROR_DATABASE=sqlite:///mirror.db gunicorn --threads 16 'mirror_server.wsgi:create()'
+    MIRROR_DATABASE=sqlite:///mirror.db waitress-serve --threads 16 --call mirror_server.wsgi:create
+
+``mirror-server run`` parks held polls and event streams on its event loop; ``--max-parked-polls`` is the limit. Under
+any other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) may be open at once; one
+more is told ``429``, and everything else is answered. Keep that number below the threads. gunicorn and waitress show
+when a client hangs up, which frees its thread.
+
+On a database file run one process; on PostgreSQL there may be several workers (``gunicorn --workers 4``). The app is
+made in the process that serves: gunicorn's ``--preload`` is refused, as threads do not survive its fork.
+
+Limits of connections and heads are those of the WSGI server and of the proxy in front. Under gunicorn each body that
+does not end holds a thread, without a key too: put a proxy in front that buffers requests (nginx does,
+``proxy_request_buffering on``). Behind a proxy ``MIRROR_TRUST_PROXY`` holds here too; waitress hands the header on only
+with ``--no-clear-untrusted-proxy-headers``.
 """
 
 from __future__ import annotations
@@ -22,13 +34,13 @@ from typing import Any
 
 import click
 
-from mirror_server.answering import answer_others
-from mirror_server.app import MirrorApp, create_app
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.options import blocking_polls_option, settings_options
 from mirror_server.services import Services
 from mirror_server.store.failures import AlreadyServed, DatabaseError
+from mirror_server.web.app import MirrorApp, create_app
+from mirror_server.web.forwarded_requests import answer_forwarded
 
 _CANNOT_SERVE = 3
 """The exit code after which gunicorn ends; after another one it would start the process again and again."""
@@ -63,7 +75,7 @@ def create() -> MirrorApp:
         print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
         raise SystemExit(_CANNOT_SERVE) from error
     app = create_app(services)
-    answer_others(services, app)
+    answer_forwarded(services, app)
     services.start()
     atexit.register(services.close)
     if sys.platform != "win32":
@@ -103,7 +115,7 @@ def _services(settings: Settings) -> Services:
 
 
 def _refuse(app: MirrorApp, services: Services) -> None:
-    """In a process that was forked from this one, which has neither its threads nor a database of its own."""
+    """Refuse every request in a process forked from this one: it has neither its threads nor a database of its own."""
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
     app.refusal = Refusal(503, message)
@@ -135,7 +147,7 @@ def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> No
 
 def _exit_when_answered(app: MirrorApp) -> None:
     end_at = time.monotonic() + _LAST_SECONDS
-    while app.blocking_polls.are_taken and time.monotonic() < end_at:
+    while app.blocking_polls.in_use and time.monotonic() < end_at:
         time.sleep(_FLUSH_SECONDS)
     time.sleep(_FLUSH_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)

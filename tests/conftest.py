@@ -8,7 +8,6 @@ server to itself takes ``server``, ``mirror`` or ``start_server``, whose databas
 import os
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from hypothesis import settings
 from werkzeug.routing import Rule
 
 TESTS = Path(__file__).parent
+BROWSER = TESTS / "process" / "browser"
 
 # Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
 # compiles the whole package, and each worker rewrites every assertion.
@@ -64,10 +64,9 @@ def _compile_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
 Rule._compile_builder = _compile_builder_once  # type: ignore[method-assign]
 
 
-@cache
 def drives_browser(file: Path) -> bool:
     """Whether tests of this file need a browser, and with it cores of their own."""
-    return "pytest.mark.browser" in file.read_text()
+    return file.is_relative_to(BROWSER)
 
 
 def is_run(item: pytest.Item) -> bool:

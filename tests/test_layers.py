@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -63,6 +64,15 @@ def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
     # These have what they import declared for type checkers beside; the last two take nothing from it.
     allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_group.py", "_fork.py"]
     assert {file.relative_to(ROOT).as_posix() for file in files} <= {f"mirror_sdk/{name}" for name in allowed}
+
+
+def test_tests_without_a_browser_do_not_load_what_drives_one() -> None:
+    heavy = re.compile(r"^\s*(?:from|import) (?:playwright|nbformat|nbval|jupyter\w*)\b", re.MULTILINE)
+    tests = ROOT / "tests"
+    loading = {file for file in tests.rglob("*.py") if heavy.search(file.read_text(encoding="utf-8"))}
+    browser = tests / "process" / "browser"
+    assert loading
+    assert {file for file in loading if not file.is_relative_to(browser)} == set()
 
 
 @pytest.mark.parametrize("package", WHEEL_PACKAGES)

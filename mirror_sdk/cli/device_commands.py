@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import click
 
-from mirror_sdk._output import Form, Row, form_options, show
 from mirror_sdk.cli.arguments import (
     ValueCommand,
     connect,
@@ -17,8 +16,10 @@ from mirror_sdk.cli.arguments import (
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.device import DeviceObject, Resource
+from mirror_sdk.cli.output import Form, Row, form_options, show
+from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ValueRefused
+from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, parse_value
 from mirror_sdk.wire.paths import matches
 

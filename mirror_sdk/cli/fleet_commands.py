@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._output import Form, form_options, show
-from mirror_sdk._reports import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._visible import with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import main
+from mirror_sdk.cli.output import Form, form_options, show
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import PythonValue, encode, written
@@ -73,7 +73,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
     if undo_file is not None and undo_file.exists():
         # It may be the way back from the time before.
         raise click.BadParameter(f"{undo_file} is there already; name a file that is not", param_hint="--undo")
-    from mirror_sdk import _table_rows as tables
+    from mirror_sdk.cli import table_rows as tables
 
     with connect() as client:
         made = client.plan(_wanted_values(file), read_first=read_first)
@@ -112,7 +112,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check
     """  # noqa: D301 - click wants the character, not its escape
-    from mirror_sdk import _table_rows as tables
+    from mirror_sdk.cli import table_rows as tables
     from mirror_sdk.frames import mirror
 
     with connect() as client:
@@ -170,7 +170,7 @@ def snapshot(
             return
         frame = client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type)
     if file.suffix == ".csv":
-        from mirror_sdk._table_rows import write_csv
+        from mirror_sdk.cli.table_rows import write_csv
 
         write_csv(frame, file)
     else:

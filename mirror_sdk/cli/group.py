@@ -10,29 +10,11 @@ import click
 from mirror_sdk._lazy_group import LazyGroup
 
 _MODULES = {
-    "mirror_sdk.cli.device_commands": {
-        "devices": "List the devices.",
-        "get": "Show the last reported and the last desired values of a DEVICE, without asking it.",
-        "read": "Ask a DEVICE for the value at PATH now.",
-        "requests": "List the requests of this key that have no answer yet.",
-        "rules": "List the presubscription rules of this key, which all that use it share, or change them.",
-        "subscribe": "Have changes of the value at PATH of a DEVICE reported from now on.",
-        "write": "Have a DEVICE take a VALUE at PATH; done when it has.",
-    },
-    "mirror_sdk.cli.fleet_commands": {
-        "drift": "Show where desired and reported values differ, in the whole fleet.",
-        "plan": "Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.",
-        "snapshot": (
-            "Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV."
-        ),
-    },
-    "mirror_sdk.cli.lab_command": {
-        "lab": "Start a mirror with simulated devices, and JupyterLab on the notebooks.",
-    },
-    "mirror_sdk.cli.log_commands": {
-        "record": "Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.",
-        "watch": "Show events as they come, until Ctrl-C.",
-    },
+    "mirror_sdk.cli.device_commands": ["devices", "get", "read", "requests", "rules", "subscribe", "write"],
+    "mirror_sdk.cli.fleet_commands": ["drift", "plan", "snapshot"],
+    "mirror_sdk.cli.help_command": ["help"],
+    "mirror_sdk.cli.lab_command": ["lab"],
+    "mirror_sdk.cli.log_commands": ["record", "watch"],
 }
 
 
@@ -74,8 +56,8 @@ class _Commands(LazyGroup):
 def _told(error: Exception) -> click.ClickException | None:
     """The error in one line; ``None`` for one that nobody expects."""
     # After a command, which has loaded them: the help of the group needs neither.
-    from mirror_sdk.demo import DemoError
     from mirror_sdk.errors import CallTimeout, MirrorError, WaitTimeout
+    from mirror_sdk.lab.demo import DemoError
 
     if isinstance(error, WaitTimeout | CallTimeout):
         return _NoAnswer(str(error))
@@ -108,7 +90,7 @@ def main(timeout: float | None, max_retries: int | None) -> None:
       mirror lab
 
     \b
-    All other commands ask the mirror that API_HOST and API_KEY lead to; without API_HOST
+    All other commands but 'help' ask the mirror that API_HOST and API_KEY lead to; without API_HOST
     that is http://127.0.0.1:8080, where 'mirror-server demo' and 'run' listen:
       export API_HOST=http://127.0.0.1:8080 API_KEY=ak_...
       mirror devices --state registered
@@ -122,6 +104,10 @@ def main(timeout: float | None, max_retries: int | None) -> None:
     A DEVICE is an id or an endpoint name. To complete names and paths in bash:
       eval "$(_MIRROR_COMPLETE=bash_source mirror)"
     and with zsh_source or fish_source in those shells.
+
+    \b
+    The manual by topics:
+      mirror help
 
     \b
     Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time.

@@ -11,7 +11,7 @@ import click
 from mirror_sdk import examples
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.log_commands import stop
-from mirror_sdk.lab import run_lab
+from mirror_sdk.lab.laboratory import BESIDE, run_lab
 
 
 @main.command()
@@ -37,18 +37,36 @@ from mirror_sdk.lab import run_lab
     help="Keep the devices and all that is known of them in this file for the next time, and the access key in FILE.key"
     " beside it. Without it they are lost.",
 )
+@click.option(
+    "--beside",
+    type=click.Choice(sorted(BESIDE)),
+    help="Open a widget beside the first notebook, running: the events (watcher) or all devices (fleet). Its notebook,"
+    " beside_watcher.ipynb or beside_fleet.ipynb, is made anew.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
-def lab(folder: Path, device_count: int, seed: int, database: Path | None, port: int | None, no_browser: bool) -> None:
+def lab(
+    folder: Path,
+    device_count: int,
+    seed: int,
+    database: Path | None,
+    beside: str | None,
+    port: int | None,
+    no_browser: bool,
+) -> None:
     """Start a mirror with simulated devices, and JupyterLab on the notebooks.
 
-    API_HOST and API_KEY are set in the notebooks, and a tile in JupyterLab's launcher opens the mirror's own page. The
-    mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
-    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let
-    hours of it pass in a moment.
+    API_HOST and API_KEY are set in the notebooks. The last lines it prints lead to them and to the mirror's own page,
+    which a tile in JupyterLab's launcher opens too. JupyterLab asks nothing about news and fetches none, and trusts
+    the notebooks as long as they are as they came.
+
+    The mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
+    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let hours of
+    it pass in a moment.
 
     \b
       mirror lab --devices 50 --database fleet.db
+      mirror lab --beside watcher
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
     options = ["--no-browser"] if no_browser else []
@@ -56,7 +74,13 @@ def lab(folder: Path, device_count: int, seed: int, database: Path | None, port:
         options.append(f"--ServerApp.port={port}")
     try:
         status = run_lab(
-            examples.copy(folder), devices=device_count, seed=seed, database=database, options=options, say=click.echo
+            examples.copy(folder),
+            devices=device_count,
+            seed=seed,
+            database=database,
+            beside=beside,
+            options=options,
+            say=click.echo,
         )
     except KeyboardInterrupt:
         status = 0

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from mirror_sdk._output import Form, Row, form_options, show_line
 from mirror_sdk.cli.arguments import DeviceName, connect, patterns_option
 from mirror_sdk.cli.group import main
+from mirror_sdk.cli.output import Form, Row, form_options, show_line
 from mirror_sdk.events import Event
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _begun(
 
 
 def _wait_for_the_end(recorder: Recorder, seconds: float | None) -> None:
-    """Until the time is over, the recorder has ended by itself, or someone wants it to end."""
+    """Wait until the time is over, the recorder has ended by itself, or someone wants it to end."""
     end_at = None if seconds is None else time.monotonic() + seconds
     try:
         click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)

@@ -1,25 +1,49 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
+``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
+``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.list_devices()``
+with ``to_frame()`` the directory. With this module imported every frame has the accessor ``mirror``, for what is asked
+of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and
+why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each
+resource. Type checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+
+>>> client.write_value("light-01", "/3311/0/5851", 40)
+>>> state = client.state_frame()
+>>> state.mirror.drift()[["path", "desired_num", "kind"]].to_dict("records")
+[{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
+
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
 ``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is
 based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
-pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back. With this module
-imported, every frame has the accessor ``mirror``: see :class:`~mirror_sdk.frames.accessor.MirrorAccessor`. Type
-checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back.
+
+In a notebook a table of this package has its ids and times in one line, ``—`` where a value is missing, and units and
+zones in its header (``frame.mirror.to_html()``); it is a plain ``DataFrame`` all the same, and its text is that of
+pandas. The options of pandas hold, and who told IPython before how to show a ``DataFrame`` keeps that.
 
 To hand a table on, ``to_parquet`` keeps all of it; a span such as ``latency`` is a number of milliseconds to readers
 that do not know Arrow's types. ``to_csv`` and ``to_json(orient="records", date_format="iso")`` keep values as texts,
-``to_sql`` makes a span a number of nanoseconds, and ``frame.mirror.for_excel()`` is what ``to_excel`` takes.
+``to_sql`` makes a span a number of nanoseconds, and ``frame.mirror.for_excel()`` is what ``to_excel`` takes (with
+openpyxl installed).
 """
 
-import mirror_sdk._pandas  # noqa: F401
+# Before all else that needs them: they are an extra, and who lacks them is told how to get it.
+try:
+    import pandas  # noqa: F401, ICN001
+    import pyarrow  # noqa: F401, ICN001
+except ModuleNotFoundError as _error:
+    if _error.name not in {"pandas", "pyarrow"}:
+        raise
+    raise ImportError(f'tables need {_error.name}: pip install "device-state-mirror[frames]"') from _error
+
 from mirror_sdk.frames.accessor import MirrorAccessor, mirror
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
+from mirror_sdk.frames.shown import show_in_notebooks
 from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
 from mirror_sdk.frames.state import (
     DIRECTORY_SCHEMA,
@@ -58,3 +82,5 @@ __all__ = [
     "value_column",
     "wide",
 ]
+
+show_in_notebooks()

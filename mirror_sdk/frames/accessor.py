@@ -15,6 +15,7 @@ from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
+from mirror_sdk.frames.shown import to_html
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.wire.directory import Device
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 _LONGEST_NAME = 40
-"""Of a device, in the legend of a plot."""
+"""The most characters of a device's name in the legend of a plot."""
 
 
 class _Refreshes(Protocol[T_co]):
@@ -190,6 +191,22 @@ class MirrorAccessor:
         ['reported_at (UTC)', 'requested_at (UTC)', 'desired_at (UTC)']
         """
         return for_excel(self._frame)
+
+    def to_html(self) -> str:
+        r"""The table as notebooks show it, for reports and for notebooks that are not IPython's.
+
+        Ids, paths and times stay in one line. ``—`` is what is missing. A header has the zone of its times, the unit
+        of its spans (``d``, ``h``, ``min`` or ``s``, by the longest that is shown), and the unit of its numbers where
+        all of the table are in one: of the columns ``..._num`` the one in ``unit``, of those of :meth:`wide` that of
+        the resource. Texts of devices are escaped, and what cannot be seen in them is an escape, such as ``\x1b``.
+        How many rows and columns there are, and how long texts may be, say the options of pandas: ``display.max_rows``,
+        ``min_rows``, ``max_columns``, ``max_colwidth``.
+
+        >>> client.write_value(light, "/3311/0/5851", 40)
+        >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
+        True
+        """
+        return to_html(self._frame)
 
     def refresh(self, client: _Refreshes[T_co]) -> T_co:
         """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.

@@ -143,7 +143,9 @@ def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = N
 def frame_of(
     columns: dict[str, pa.ChunkedArray], about: Mapping[str, object], *, tz: str | None = None
 ) -> pd.DataFrame:
-    """As :func:`to_frame`; columns that nobody else has are let go one by one, so that there are never two of all.
+    """Make a frame like :func:`to_frame`, of columns that nobody else has.
+
+    They are let go one by one, so that there are never two of all.
 
     Raises:
         ValueRefused: There is no such time zone.

@@ -1,4 +1,4 @@
-"""From the batches of a fleet snapshot to the state table, column by column. Source: wire.md 7.
+"""Makes the state table of the batches of a fleet snapshot, column by column. Source: wire.md 7.
 
 A batch has a row a device, with its resources in a list and every payload as the bytes it is. What comes out is what
 :func:`mirror_sdk.frames.state_frame` makes of the same devices.
@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from mirror_sdk.frames.columns import fixed_category_array
 from mirror_sdk.frames.payloads import TypedColumns, read_payloads
-from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, matches_any, parts_of, state_table
+from mirror_sdk.frames.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import ValueKind
+from mirror_sdk.wire.paths import matches_any
 
 _UNITS_RESOURCE = f"/{SENSOR_UNITS}"
 _TEXT = list(ValueKind).index(ValueKind.TEXT)
@@ -58,10 +59,11 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "requested_at": desired.spread(desired["requested_at"]),
         "desired_at": desired.spread(desired["desired_at"]),
         "subscribed": _own(resources["subscribed"]),
-        "reported_revision": _own(_extension(resources.struct, "reported_revision")),
-        "desired_revision": desired.spread(_extension(desired.struct, "desired_revision")),
+        "reported_revision": _own(_extension(resources.struct, "reported_revision", pa.int64())),
+        "desired_revision": desired.spread(_extension(desired.struct, "desired_revision", pa.int64())),
         "reported_raw": resources["reported_value"],
         "desired_raw": desired.spread(desired["desired_value"]),
+        "reported_origin": _extension(resources.struct, "reported_origin", pa.string()).cast(pa.string()),
     }
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     return table if paths is None else _only(table, resources.path, paths)
@@ -134,10 +136,10 @@ class _Desired:
         return column.take(self._place)
 
 
-def _extension(struct: pa.StructArray, name: str) -> pa.Array:
-    """A column of numbers that not every service sends."""
+def _extension(struct: pa.StructArray, name: str, kind: pa.DataType) -> pa.Array:
+    """A column that not every service sends."""
     if struct.type.get_field_index(name) < 0:
-        return pa.nulls(len(struct), pa.int64())
+        return pa.nulls(len(struct), kind)
     return struct.field(name)
 
 

@@ -145,11 +145,11 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     is_unreadable = _is_unreadable(asked)
     is_reported = has_value["reported"] | is_unreadable | asked["reported_at"].notna()
     comparable = has_value["desired"] & (has_value["reported"] | is_unreadable)
-    raw = "desired_raw" in asked
     kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
     succeeded = asked["desired_status"] == "success"
-    opaque = ~has_value["desired"] & (~raw)
-    unlike = succeeded & differs & ~opaque
+    unlike = succeeded & differs
+    if "desired_raw" not in asked:
+        unlike &= has_value["desired"]
     kinds = kinds.mask(unlike & is_since, DriftKind.REVERTED.value)
     kinds = kinds.mask(succeeded & comparable & ~same_type & is_since, DriftKind.TYPE_MISMATCH.value)
     kinds = kinds.mask(unlike & ~is_since, DriftKind.UNCONFIRMED.value)
@@ -161,7 +161,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
     """Where the value was reported after the desired part became what it is; not where nobody can tell.
 
-    The same of a column as :attr:`mirror_sdk.device.Resource.is_reported_since` of one resource.
+    The same of a column as :attr:`mirror_sdk.Resource.is_reported_since` of one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).astype(bool)
     if not set(REVISIONS) <= set(asked.columns):
@@ -195,7 +195,7 @@ def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
-    given = list(tolerance.values()) if isinstance(tolerance, Mapping) else [tolerance]
+    given = tolerance.values() if isinstance(tolerance, Mapping) else [tolerance]
     for one in (relative, *given):
         distance = real(one)
         if distance is None or distance < 0:
@@ -209,7 +209,8 @@ def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relati
 
 
 def _since(drifting: pd.DataFrame, kinds: pd.Series) -> pd.Series:
-    since = drifting["desired_at"].copy()
-    since = since.mask(kinds == DriftKind.PENDING.value, drifting["requested_at"].fillna(drifting["desired_at"]))
+    since = drifting["desired_at"].mask(
+        kinds == DriftKind.PENDING.value, drifting["requested_at"].fillna(drifting["desired_at"])
+    )
     reported = kinds.isin([DriftKind.REVERTED.value, DriftKind.TYPE_MISMATCH.value])
     return since.mask(reported, drifting["reported_at"])

@@ -21,12 +21,12 @@ from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
 MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
-"""Of a sheet that has a row of names, and of a cell."""
+"""The most rows and columns of a sheet that has a row of names, and the most characters of a cell."""
 
 _FIRST_DAY = pd.Timestamp("1900-03-01")
-"""Before it, Excel has one day more than the calendar, or none at all."""
+"""The first day that Excel has right: before it there is one day more than in the calendar, or none at all."""
 _LARGEST_NUMBER = 10**15
-"""From here on Excel has not all digits."""
+"""The number from which on Excel does not keep all digits."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import pandas as pd
 import pyarrow as pa
@@ -12,8 +12,13 @@ import pyarrow as pa
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import CATEGORY, INSTANT, basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
+from mirror_sdk.object_table import never_changes
 from mirror_sdk.wire.directory import Device
 
+_PAUSES = 3
+_RHYTHM_KNOWN = timedelta(hours=1)
+_RHYTHM_UNKNOWN = timedelta(days=1)
+"""What silence is never too long. A device that is registered for the usual day is heard once in that time."""
 _DIRECTORY = "give what client.list_devices() gave, or the table of that"
 
 STALE_SCHEMA = pa.schema(
@@ -91,6 +96,53 @@ def stale_devices(
     }
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
     return build(cells, STALE_SCHEMA, tz=str(state["reported_at"].dt.tz), **basis_of(state))
+
+
+def silent_rows(
+    state: pd.DataFrame,
+    *,
+    contacts: Mapping[str, datetime],
+    longest_pauses: pd.Series,
+    least: timedelta | None = None,
+) -> pd.Series:
+    """Which rows of a state table have a stale value, judged by what each resource does, not by one age for all.
+
+    A value may be stale only where the device is to send it by itself: the resource is subscribed, or its value came by
+    auto-observation. What is merely read holds as long as nobody reads it again, and what never changes (units, serial
+    numbers) always. The value is stale where the time for which its device said it holds (its max-age) is over. Where
+    the device said no time, an unchanged value is not sent again: it is as good as new while its device is heard, and
+    stale when the device is silent for longer than the rhythm of the resource. That is three times the longest pause
+    that was seen between two reports of it.
+
+    Args:
+        state: A state table with ``raw=True``, for what came by auto-observation; without, only ``subscribed`` counts.
+        contacts: When anything last came from devices, by id, where that is known.
+        longest_pauses: The longest pause seen between two reports of each row's resource; ``NaT`` where too few were.
+        least: What silence is never too long; an hour by default, and a day for a resource whose rhythm is not known.
+
+    Returns:
+        Booleans, with the index of the table.
+
+    Raises:
+        ValueRefused: A column has no times in it, or the table does not say when it was taken.
+    """
+    need_times(state, "reported_at", "fresh_until")
+    now = pd.Timestamp(present(state, None) or "NaT")
+    newest = state.groupby("device_id", observed=True)["reported_at"].transform("max")
+    told = state["device_id"].astype(object).map(contacts).astype(newest.dtype)
+    heard_at = newest.mask(told > newest, told)
+    limits, shortest = longest_pauses * _PAUSES, least or _RHYTHM_KNOWN
+    limits = limits.mask(limits < shortest, shortest).fillna(least or _RHYTHM_UNKNOWN)
+    is_over = (state["fresh_until"] < now).where(state["fresh_until"].notna(), heard_at + limits < now)
+    return (is_sent(state) & state["reported_at"].notna() & is_over).astype(bool)
+
+
+def is_sent(state: pd.DataFrame) -> pd.Series:
+    """Which rows of a state table have a value that its device sends by itself, and that may change."""
+    is_observed = state["subscribed"].astype(bool)
+    if "reported_origin" in state:
+        is_observed |= (state["reported_origin"] == "auto_observation").fillna(False).astype(bool)
+    return is_observed & ~state["path"].map(never_changes).astype(bool)
 
 
 def _by_device(state: pd.DataFrame) -> pd.DataFrame:

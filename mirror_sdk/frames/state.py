@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import pandas as pd
 import pyarrow as pa
 from pandas.api.types import infer_dtype
 
-from mirror_sdk._arguments import text as as_text
-from mirror_sdk.device import DeviceObject, Resource
+from mirror_sdk._arguments import path_patterns
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import (
     CATEGORY,
@@ -27,10 +26,11 @@ from mirror_sdk.frames.columns import (
     to_frame,
     to_table,
 )
+from mirror_sdk.resource import Resource
 from mirror_sdk.values import NO_VALUE, Value, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.paths import PathParts, check_path_pattern, matches, parse_path
+from mirror_sdk.wire.paths import PathParts, matches_any, parse_path
 
 STATE_SCHEMA = pa.schema(
     [
@@ -65,7 +65,12 @@ REVISIONS = ("reported_revision", "desired_revision")
 """The columns that tables of earlier versions do not have."""
 
 STATE_RAW_SCHEMA = pa.schema(
-    [*STATE_SCHEMA, pa.field("reported_raw", pa.binary()), pa.field("desired_raw", pa.binary())]
+    [
+        *STATE_SCHEMA,
+        pa.field("reported_raw", pa.binary()),
+        pa.field("desired_raw", pa.binary()),
+        pa.field("reported_origin", pa.string()),
+    ]
 )
 """The state table with ``raw=True``."""
 
@@ -135,11 +140,32 @@ _RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
     "desired_revision": lambda resource: resource.desired and resource.desired.revision,
     "reported_raw": lambda resource: _reported(resource).raw,
     "desired_raw": lambda resource: _desired(resource).raw,
+    "reported_origin": lambda resource: resource.reported and resource.reported.origin,
 }
 
 
+class DeviceState(Protocol):
+    """What of a device object its rows are made of; see :class:`mirror_sdk.DeviceObject`."""
+
+    @property
+    def device_id(self) -> str:
+        """The device."""
+
+    @property
+    def endpoint_name(self) -> str | None:
+        """Its endpoint name."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was read, by the service's clock."""
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """Its resources by path."""
+
+
 def state_frame(
-    devices: Iterable[DeviceObject],
+    devices: Iterable[DeviceState],
     *,
     paths: Sequence[str] | None = None,
     raw: bool = False,
@@ -152,7 +178,7 @@ def state_frame(
     Args:
         devices: Device objects; each is read once and not kept.
         paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
-        raw: Whether the payloads stand in ``reported_raw`` and ``desired_raw``.
+        raw: Whether what came is told as it came: the payloads in ``reported_raw`` and ``desired_raw``, and by what.
         taken_at: The instant the table shows, by the service's clock and with its time zone; ``None`` where no device
             told it.
         server: Where the state was read from.
@@ -189,6 +215,7 @@ def state_frame(
         desired_revision   Int64                number of the change that issued the write, or ended it
         reported_raw       object               payload (bytes), with ``raw=True`` only
         desired_raw        object               payload (bytes), with ``raw=True`` only
+        reported_origin    string               by what the value came, with ``raw=True`` only: see ``ReportedValue``
         =================  ===================  ===========================================================
 
         Of two revisions the larger one is later, also where the times are the same; they are NA where the service does
@@ -202,12 +229,12 @@ def state_frame(
     Source: specification 2.2; wire.md 1.
     """
     about: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
-    table, device_count = state_table(devices, paths=checked_patterns(paths), raw=raw)
+    table, device_count = state_table(devices, paths=path_patterns(paths), raw=raw)
     return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 
 
 def state_table(
-    devices: Iterable[DeviceObject], *, paths: Sequence[str] | None, raw: bool = False
+    devices: Iterable[DeviceState], *, paths: Sequence[str] | None, raw: bool = False
 ) -> tuple[pa.Table, int]:
     """The state table for Arrow, and the number of the devices; see :func:`state_frame`."""
     rows = StateRows(paths=paths, raw=raw)
@@ -254,7 +281,7 @@ class StateRows:
     def __len__(self) -> int:
         return len(self._columns["device_id"])
 
-    def of(self, device: DeviceObject) -> DeviceRows:
+    def of(self, device: DeviceState) -> DeviceRows:
         """The rows of a device, to be added when it is its turn."""
         resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
         cells: list[object] = [device.device_id] * len(resources) + [device.endpoint_name] * len(resources)
@@ -335,7 +362,8 @@ def wide(
 
     Returns:
         A frame with the index ``device_id`` in the order of the table; columns of numbers are ``Float64``, of booleans
-        ``boolean``, of texts ``string``, mixed ones ``object``. ``attrs`` are those of the table.
+        ``boolean``, of texts ``string``, mixed ones ``object``. ``attrs`` are those of the table, and ``units`` is the
+        unit of each column that has one, by its name.
 
     Raises:
         ValueRefused: The table has a device's resource more than once, as after concatenating two snapshots.
@@ -353,30 +381,22 @@ def wide(
     table = table.astype({name: _WIDE_DTYPES.get(infer_dtype(table[name], skipna=True), "object") for name in table})
     table = table.rename_axis(index="device_id", columns=None)
     table.attrs = dict(frame.attrs)
+    if "unit" in frame:
+        told = cells["value"].notna()
+        table.attrs["units"] = _units_of(names[told], frame.loc[told, "unit"].astype(object))
     return table
+
+
+def _units_of(names: pd.Series, units: pd.Series) -> dict[str, str]:
+    """The unit of each column of a wide table, of those whose rows are all in one."""
+    return {
+        str(name): str(found.iloc[0])
+        for name, found in units.groupby(names)
+        if found.notna().all() and found.nunique() == 1
+    }
 
 
 def _label_names(frame: pd.DataFrame) -> pd.Series:
     path, label = frame["path"].astype(object), frame["label"].astype(object)
     ambiguous = path.groupby(label).transform("nunique") > 1
     return label.mask(ambiguous, label + " " + path).mask(label.isna(), path)
-
-
-def checked_patterns(paths: Sequence[str] | None) -> list[str] | None:
-    """The patterns, if they are some.
-
-    Raises:
-        TypeError: One of them is no text.
-        ValueRefused: They are one text, a ``*`` is not at the end of one, or one can match no path.
-    """
-    if isinstance(paths, str):
-        raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
-    try:
-        return None if paths is None else [check_path_pattern(as_text("each of paths", pattern)) for pattern in paths]
-    except ValueError as exc:
-        raise ValueRefused(f"paths: {exc}") from exc
-
-
-def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
-    """Whether a path matches one of the patterns; any does where there is no list of them."""
-    return patterns is None or any(matches(pattern, path) for pattern in patterns)

@@ -1,13 +1,20 @@
-"""What LwM2M and IPSO objects declare: name, type, unit, access and range of each resource.
+"""The object table: what LwM2M and IPSO objects declare of their resources, and objects that were registered.
 
 Only what stands here gives a payload without types of its own (text, TLV) a type; everything else stays what it is. The
-common objects are built in; :func:`register_object` and :func:`load_object_definitions` add others.
+common objects are built in; :func:`~mirror_sdk.register_object` and :func:`~mirror_sdk.load_object_definitions` add
+others.
 """
 
-from mirror_sdk.object_table.definition import Access, ResourceDeclaration, ResourceDefinition, ResourceType
 from mirror_sdk.object_table.definition_files import load_object_definitions
-from mirror_sdk.object_table.ipso import IN_SENSOR_UNITS, SENSOR_UNITS
-from mirror_sdk.object_table.table import lookup, register_object
+from mirror_sdk.object_table.table import lookup, never_changes, register_object
+from mirror_sdk.wire.declarations import (
+    IN_SENSOR_UNITS,
+    SENSOR_UNITS,
+    Access,
+    ResourceDeclaration,
+    ResourceDefinition,
+    ResourceType,
+)
 
 __all__ = [
     "IN_SENSOR_UNITS",
@@ -18,5 +25,6 @@ __all__ = [
     "ResourceType",
     "load_object_definitions",
     "lookup",
+    "never_changes",
     "register_object",
 ]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from mirror_sdk.object_table.definition import NUMBERS, Access, ResourceDeclaration, ResourceType
 from mirror_sdk.object_table.table import register_object
+from mirror_sdk.wire.declarations import NUMBERS, Access, ResourceDeclaration, ResourceType
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -33,7 +33,7 @@ _RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}")
 
 
 def load_object_definitions(source: str | Path, *, replace: bool = False) -> list[int]:
-    """Register the objects of an object definition file (XML), see :func:`register_object`.
+    """Register the objects of an object definition file (XML), see :func:`~mirror_sdk.register_object`.
 
     Args:
         source: The file's path, or its text: what begins with ``<`` is taken as the text.

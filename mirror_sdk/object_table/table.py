@@ -7,13 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from mirror_sdk._fork import Lock
-from mirror_sdk.object_table.definition import NUMBERS, ResourceDeclaration, ResourceDefinition, ResourceType
-from mirror_sdk.object_table.ipso import IPSO_OBJECTS
-from mirror_sdk.object_table.lwm2m import LWM2M_OBJECTS
+from mirror_sdk.wire.declarations import (
+    DECLARED_OBJECTS,
+    NUMBERS,
+    SENSOR_UNITS,
+    ResourceDeclaration,
+    ResourceDefinition,
+    ResourceType,
+)
 from mirror_sdk.wire.paths import parse_path
 
 _Key = tuple[int, int]
 _SECURITY_OBJECT = 0
+_DEVICE_OBJECT = 3
+_OF_DEVICE = frozenset({0, 1, 2, 3, 17, 18, 19})
+_OF_ALL = frozenset({5603, 5604, SENSOR_UNITS, 5750})
+"""Resource ids whose values never change: of the object of the device itself, and of all others."""
 _HIGHEST_ID = 65535
 _ACCESSES = ("R", "W", "RW", "E")
 
@@ -33,7 +42,7 @@ def _definitions(
 
 _table: dict[_Key, ResourceDefinition] = {
     key: definition
-    for object_id, (name, resources) in {**LWM2M_OBJECTS, **IPSO_OBJECTS}.items()
+    for object_id, (name, resources) in DECLARED_OBJECTS.items()
     for key, definition in _definitions(object_id, name, resources)
 }
 _registering = Lock()
@@ -47,6 +56,12 @@ def lookup(path: str) -> ResourceDefinition | None:
     """
     key = _key(path)
     return None if key is None else _table.get(key)
+
+
+def never_changes(path: str) -> bool:
+    """Whether the values of a resource stay what they are: serial and model numbers, versions, units, ranges."""
+    object_id, resource_id = _key(path) or (None, None)
+    return resource_id in (_OF_DEVICE if object_id == _DEVICE_OBJECT else _OF_ALL)
 
 
 @lru_cache(maxsize=4096)

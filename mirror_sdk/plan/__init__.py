@@ -1,9 +1,31 @@
 """Plans: many writes that are looked at before anything is sent, sent carefully, and can be undone.
 
-``client.plan(table)`` makes one. Needs pandas and pyarrow, the ``frames`` extra.
+``client.plan(table)`` checks the writes (type, range, writable, already so, offline, pending) and writes nothing;
+``plan.frame`` tells of each what was found. ``read_first=True`` reads what the mirror does not know, so that it can be
+undone; the column ``undoable`` tells what cannot.
+
+>>> plan = client.plan([("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")], read_first=True)
+>>> plan.frame[["path", "decision", "undoable"]].to_dict("records")
+[{'path': '/3311/0/5851', 'decision': 'write', 'undoable': True},
+ {'path': '/3311/0/5850', 'decision': 'refuse', 'undoable': None}]
+
+``plan.apply(canary=1, max_failures=5)`` sends them, can be stopped and called again, and gives the ledger.
+``plan.undo()`` plans the way back, ``plan.save(file)`` and ``client.load_plan(file)`` take a plan to another process.
+
+>>> plan.apply()[["path", "status"]].to_dict("records")
+[{'path': '/3311/0/5851', 'status': 'success'}]
+>>> plan.undo().apply()["status"].tolist()
+['success']
+
+Devices that sleep are written to last and are no canary (of several writes none of which is for a device that is awake,
+``canary=0`` sends them all). They take it at their next contact, for which a write waits 3 days or more (the column
+``expiry_seconds``) and ``apply()`` does not: such a write is ``pending``, and ``apply()`` again, days later too, tells
+what became of it.
+
+Needs pandas and pyarrow, the ``frames`` extra.
 """
 
-import mirror_sdk._pandas  # noqa: F401
+import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
 from mirror_sdk.plan.async_plan import AsyncPlan
 from mirror_sdk.plan.checks import Check, Decision
 from mirror_sdk.plan.plan import Plan

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._reports import utc_now
-from mirror_sdk.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk.device_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
+from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import utc_now
+from mirror_sdk.plan.async_flights import Flight, Stop, first_landed, land_all, take_off, wait_or_stop
 from mirror_sdk.plan.checks import PlannedWrite, Seen
 from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
@@ -27,7 +30,7 @@ from mirror_sdk.plan.wanted import Want
 
 
 class AsyncPlan(PlanReport):
-    """As :class:`~mirror_sdk.plan.Plan`, awaited. Cancelling ``apply`` ends it as :meth:`stop` does.
+    """Writes that were checked, to be sent with care and undone. ``client.plan`` makes it; looking sends nothing.
 
     What is no coroutine, such as ``frame``, ``result`` and ``save``, is done at once. Of a plan with thousands of
     writes a thread may do it: ``await asyncio.to_thread(plan.save, path)``.
@@ -52,8 +55,8 @@ class AsyncPlan(PlanReport):
 
     def _begin_in_child(self) -> None:
         """It is not being applied here, whatever a task of the parent does."""
-        self._stopped = asyncio.Event()
-        self._is_applying = False
+        self._stopped = Stop()
+        self._applying = threading.Lock()
 
     async def apply(
         self,
@@ -108,9 +111,8 @@ class AsyncPlan(PlanReport):
             expiry_seconds=expiry_seconds,
             timeout=timeout,
         )
-        if self._is_applying:
+        if not self._applying.acquire(blocking=False):
             raise self._busy()
-        self._is_applying = True
         try:
             self._stopped.clear()
             todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
@@ -118,7 +120,7 @@ class AsyncPlan(PlanReport):
                 await self._send_all(advance, concurrency, expiry_seconds, timeout)
             await self._look_at_sleepers(0 if timeout is None else timeout)
         finally:
-            self._is_applying = False
+            self._applying.release()
         warn_of_loss(self.requests)
         return await off_loop(lambda: self.result)
 
@@ -152,26 +154,22 @@ class AsyncPlan(PlanReport):
     async def _send_all(
         self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
     ) -> None:
-        flying: dict[asyncio.Task[None], Entry] = {}
+        flying: dict[Flight, Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    task = asyncio.create_task(self._carry_out(entry, expiry_seconds, timeout))
-                    flying[task] = entry
+                    flying[take_off(partial(self._carry_out, entry, expiry_seconds, timeout))] = entry
                 if not flying:
                     return
-                landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-                for task in landed:
-                    entry = flying.pop(task)
+                for landed in await first_landed(flying):
+                    entry = flying.pop(landed)
                     self._ledger.settle(entry)
-                    task.result()
+                    landed.result()
                     advance(entry)
-        finally:
-            if flying:
-                self.stop()
-                for task in flying:
-                    task.cancel()
-                await asyncio.wait(flying)
+        except BaseException:
+            self.stop()
+            await land_all(flying)
+            raise
 
     async def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
@@ -193,7 +191,8 @@ class AsyncPlan(PlanReport):
                 entry.not_taken(error, issued_at)
                 return
         if not entry.planned.sleeps:
-            await self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+            wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
+            await wait_or_stop(entry.request, wait_seconds, self._stopped)
 
     async def _is_settled(self, entry: Entry) -> bool:
         """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
@@ -206,22 +205,8 @@ class AsyncPlan(PlanReport):
     async def _look_at_sleepers(self, wait_seconds: float) -> None:
         """Wait for what sleeping devices answer, all together, and see what has come."""
         left = [entry.request for entry in self._ledger.asleep()]
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait_seconds
+        deadline = time.monotonic() + wait_seconds
         for request in left:
-            if isinstance(request, AsyncDeviceRequest) and not self._stopped.is_set() and loop.time() < deadline:
-                await self._wait(request, deadline - loop.time())
+            if isinstance(request, AsyncDeviceRequest) and not self._stopped.is_set() and time.monotonic() < deadline:
+                await wait_or_stop(request, deadline - time.monotonic(), self._stopped)
         await look_for_answers(left)
-
-    async def _wait(self, request: AsyncDeviceRequest, wait_seconds: float) -> None:
-        """Until it has ended, its time is over, or the plan is stopped."""
-        answered = asyncio.ensure_future(wait_for_answer(request, wait_seconds))
-        stopped = asyncio.ensure_future(self._stopped.wait())
-        try:
-            await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if answered.done():
-                answered.result()
-        finally:
-            for one in (answered, stopped):
-                one.cancel()
-            await asyncio.wait({answered, stopped})

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from mirror_sdk.device import DesiredValue, DeviceObject, ReportedValue, Resource
+from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import Want
+from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import NO_VALUE, Value, decode, encode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS
@@ -21,7 +22,7 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.model import write_timestamp
 
 CONNECTED_EXPIRY_SECONDS = 60
-"""For how long a write waits for a device that stays connected."""
+"""How long a write waits for a device that stays connected."""
 _SILENCES = 2
 """A device that sleeps for long is given so many times the span in which nothing was heard of it."""
 
@@ -136,7 +137,7 @@ def known_devices(listed: Iterable[Device], seen: Iterable[Seen]) -> dict[str, K
 
 _NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
 NO_EARLIER = object()
-"""In the place of a value: there was none to go back to."""
+"""Stands in the place of a value where there was none to go back to."""
 
 
 def check_all(
@@ -213,7 +214,7 @@ def _plan(want: Want, device: KnownDevice | None, why: str, values: list[object]
 
 
 def _expiry_seconds(device: KnownDevice | None) -> int:
-    """Until the next contact of the device, with a margin, as far as can be told.
+    """The seconds until the next contact of the device, with a margin, as far as can be told.
 
     When a sleeping device makes contact the service does not say: it has the service's own time for such devices, and
     more if it was silent for long.

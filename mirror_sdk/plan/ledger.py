@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from mirror_sdk._inbox import Expectation
-from mirror_sdk.device import Resource
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.inbox import Expectation
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
     BadRequest,
@@ -24,13 +23,14 @@ from mirror_sdk.errors import (
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan.checks import Check, PlannedWrite, same
+from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
 
 _REFUSED = (BadRequest, Conflict, NotFound)
 _ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
-"""For how long after its answer the service knows an async-id. Source: wire.md 2."""
+"""How long after its answer the service knows an async-id. Source: wire.md 2."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 """Status of an answer of which the mirror knows no more than whether it was a success."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})

@@ -1,3 +1,4 @@
+# Made from async_plan.py by .ci/make_sync_twins.py: a change belongs there, not here.
 """Applying a plan from threads."""
 
 from __future__ import annotations
@@ -5,22 +6,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._reports import utc_now
-from mirror_sdk.device_request import (
-    ANSWER_MARGIN_SECONDS,
-    DeviceRequest,
-    PlacedRequest,
-    look_for_answers,
-    wait_for_answer,
-    warn_of_loss,
-)
+from mirror_sdk._service.device_request import DeviceRequest, look_for_answers
+from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
+from mirror_sdk.plan.flights import Flight, Stop, first_landed, land_all, take_off, wait_or_stop
 from mirror_sdk.plan.ledger import Entry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
@@ -31,8 +27,6 @@ from mirror_sdk.plan.report import (
     progress_bars,
 )
 from mirror_sdk.plan.wanted import Want
-
-_LOOK_SECONDS = 1.0
 
 
 class Plan(PlanReport):
@@ -47,19 +41,17 @@ class Plan(PlanReport):
         see: Callable[[Want], Seen],
         make_plan: Callable[[Sequence[Want]], Plan],
         placed: Mapping[str, PlacedRequest] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(planned, server, placed or {})
         self._write = write
         self._see = see
         self._make_plan = make_plan
-        self._clock = clock
         self._begin_in_child()
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
         """It is not being applied here, whatever a thread of the parent does."""
-        self._stopped = threading.Event()
+        self._stopped = Stop()
         self._applying = threading.Lock()
 
     def apply(
@@ -104,7 +96,8 @@ class Plan(PlanReport):
             ValueRefused: An argument is no such number, the plan is being applied already, or there is no canary: of
                 several devices none is awake.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).apply()["status"].tolist()
+        >>> plan = client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.apply()["status"].tolist()
         ['success']
         """
         check_limits(
@@ -130,7 +123,8 @@ class Plan(PlanReport):
     def stop(self) -> None:
         """Send no more. What is on its way stays so, and ``apply`` returns within about a second.
 
-        >>> client.plan([(light, "/3311/0/5851", 40)]).stop()
+        >>> plan = client.plan([(light, "/3311/0/5851", 40)])
+        >>> plan.stop()
         """
         self._ledger.stop("it was stopped")
         self._stopped.set()
@@ -156,37 +150,22 @@ class Plan(PlanReport):
     def _send_all(
         self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
     ) -> None:
-        flying: dict[Future[None], Entry] = {}
+        flying: dict[Flight, Entry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    flying[self._begin(entry, expiry_seconds, timeout)] = entry
+                    flying[take_off(partial(self._carry_out, entry, expiry_seconds, timeout))] = entry
                 if not flying:
                     return
-                for landed in wait(flying, return_when=FIRST_COMPLETED).done:
+                for landed in first_landed(flying):
                     entry = flying.pop(landed)
                     self._ledger.settle(entry)
                     landed.result()
                     advance(entry)
         except BaseException:
             self.stop()
-            wait(flying)
+            land_all(flying)
             raise
-
-    def _begin(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> Future[None]:
-        carried_out: Future[None] = Future()
-
-        def carry_out() -> None:
-            try:
-                self._carry_out(entry, expiry_seconds, timeout)
-            except BaseException as error:
-                carried_out.set_exception(error)
-            else:
-                carried_out.set_result(None)
-
-        # A daemon, not a pool: a pool is waited for when the interpreter ends, and a device may take its time.
-        threading.Thread(target=carry_out, name="mirror-plan", daemon=True).start()
-        return carried_out
 
     def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
@@ -208,7 +187,8 @@ class Plan(PlanReport):
                 entry.not_taken(error, issued_at)
                 return
         if not entry.planned.sleeps:
-            self._wait(entry.request, own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout)
+            wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
+            wait_or_stop(entry.request, wait_seconds, self._stopped)
 
     def _is_settled(self, entry: Entry) -> bool:
         """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
@@ -221,14 +201,8 @@ class Plan(PlanReport):
     def _look_at_sleepers(self, wait_seconds: float) -> None:
         """Wait for what sleeping devices answer, all together, and see what has come."""
         left = [entry.request for entry in self._ledger.asleep()]
-        deadline = self._clock() + wait_seconds
+        deadline = time.monotonic() + wait_seconds
         for request in left:
-            if isinstance(request, DeviceRequest):
-                self._wait(request, deadline - self._clock())
+            if isinstance(request, DeviceRequest) and not self._stopped.is_set() and time.monotonic() < deadline:
+                wait_or_stop(request, deadline - time.monotonic(), self._stopped)
         look_for_answers(left)
-
-    def _wait(self, request: DeviceRequest, wait_seconds: float) -> None:
-        deadline = self._clock() + wait_seconds
-        while not self._stopped.is_set() and (remaining_seconds := deadline - self._clock()) > 0:
-            if wait_for_answer(request, min(remaining_seconds, _LOOK_SECONDS)):
-                return

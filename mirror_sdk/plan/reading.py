@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from mirror_sdk._deadline import left_of
-from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk._service.deadline import left_of
+from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.plan.checks import Place
 from mirror_sdk.plan.ledger import check_about_one
@@ -18,7 +18,7 @@ from mirror_sdk.plan.report import DEFAULT_CONCURRENCY
 R = TypeVar("R", bound=PlacedRequest)
 
 READ_EXPIRY_SECONDS = 20
-"""For how long a read waits for its device, which is one that stays connected."""
+"""How long a read waits for its device, which is one that stays connected."""
 LOOK_SECONDS = 1.0
 """How long one wait for an answer lasts, before the others are looked at."""
 _LATE_SECONDS = READ_EXPIRY_SECONDS + 5.0

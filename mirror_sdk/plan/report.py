@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
+from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Entry, Ledger, Todo
 from mirror_sdk.plan.saved import save
@@ -49,9 +50,7 @@ class PlanReport(JsonForm):
         return f"<{type(self).__name__}: {self._summary()}>"
 
     def _repr_html_(self) -> str:
-        # pandas has no type for what notebooks ask of it.
-        table: Any = self.frame
-        return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{table._repr_html_()}"
+        return f"<p><b>{type(self).__name__}</b>: {escape(self._summary())}</p>{to_html(self.frame)}"
 
     @property
     def planned(self) -> Sequence[PlannedWrite]:
@@ -118,9 +117,9 @@ class PlanReport(JsonForm):
         """The plan and how far it is, for any JSON encoder; it asks nobody.
 
         ``writes`` has one entry for each write that is wanted: ``decision``, ``check`` and ``reason``, whether the
-        device ``sleeps``, what was there ``before`` and what is ``wanted`` as :meth:`Value.to_dict` gives them, and for
-        what may be sent its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and ``request``.
-        ``decisions`` counts them.
+        device ``sleeps``, what was there ``before`` and what is ``wanted`` as :meth:`~mirror_sdk.Value.to_dict` gives
+        them, and for what may be sent its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and
+        ``request``. ``decisions`` counts them.
 
         >>> told = plan.to_dict()
         >>> told["decisions"], [write["status"] for write in told["writes"]]

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mirror_sdk._exchange import first_fault
-from mirror_sdk._inbox import Expectation
-from mirror_sdk._operations import of_resource
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.inbox import Expectation
+from mirror_sdk._service.operation import first_fault
+from mirror_sdk._service.operations import of_resource
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want

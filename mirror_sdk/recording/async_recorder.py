@@ -14,11 +14,11 @@ from typing import Any, ParamSpec, Self
 
 import pandas as pd
 
-from mirror_sdk._async_channels import AsyncLogReader
-from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._steps import Steps
+from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.steps import Steps
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
@@ -175,7 +175,7 @@ class AsyncRecorder:
             await _finish(self._tape.write_state, await self._take_state(None))
 
     async def _renew_state(self) -> None:
-        """After a loss, the state is taken anew."""
+        """Take the state of the devices anew, because entries of the log were lost."""
         try:
             state = await self._take_state(None)
         except MirrorError:

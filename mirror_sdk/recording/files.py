@@ -49,7 +49,7 @@ STORED_SCHEMA = pa.schema(
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
 _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""Of the years 1 to 9999, since 1970."""
+"""The milliseconds since 1970 that lie in the years 1 to 9999."""
 
 _ADDED = frozenset({"endpoint_name", "unit"})
 """Columns that recordings of before do not have."""
@@ -57,7 +57,7 @@ _ADDED = frozenset({"endpoint_name", "unit"})
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
 _OLDER_COVERAGE = (b"mirror_spans", b"span")
-"""Of a whole file, and of a batch of a journal."""
+"""The names under which earlier versions kept the coverage of a whole file, and of a batch of a journal."""
 
 
 class About(BaseModel):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
-from mirror_sdk._reports import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk._service.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
 from mirror_sdk.frames.events import event_columns
@@ -71,6 +71,7 @@ class RecordingFolder:
         folder.mkdir(parents=True, exist_ok=True)
         layout.beside(folder).mkdir(exist_ok=True)
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
+        # Before anything is read: a recorder at work would change it.
         self._acquire(self._lock)
         self._is_of_parent = False
         tell_in_child(self)
@@ -129,6 +130,7 @@ class RecordingFolder:
         journal.write_batch(batch, custom_metadata=files.batch_metadata(span))
         file.flush()
         os.fsync(file.fileno())
+        # Now that it is on disk: the position is never ahead of what the journal holds.
         self.events += batch.num_rows
         if span is not None:
             self._last = span

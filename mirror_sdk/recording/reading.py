@@ -25,7 +25,7 @@ from mirror_sdk.recording.folder import RecordingFolder
 class Recording:
     """A recording in a folder. Every method reads the files anew, so that one that grows is seen as it is.
 
-    Every method may raise :class:`RecordingDamaged`: a file is not as it was written; the message names it.
+    Every method may raise :class:`~mirror_sdk.RecordingDamaged`: a file is not as it was written; the message names it.
 
     Args:
         path: The folder, as it was given to ``client.record``.
@@ -135,9 +135,28 @@ class Recording:
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Returns:
-            A frame with the columns of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows; see
-            :func:`mirror_sdk.recording.replay.changes`. ``attrs["mirror"]["complete"]`` is true when it is known that
-            nothing is missing up to the end, as for :meth:`as_of`.
+            A frame with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
+
+            ==============  ===================  ===========================================================
+            column          dtype                meaning
+            ==============  ===================  ===========================================================
+            device_id       category             the device
+            path            category             resource path
+            label           category             object and resource name; NA where nothing declares one
+            unit            category             of the ``_num`` columns
+            before_num      Float64              the number at ``begin``; NA when nothing was known then
+            before_text     string               the text at ``begin``
+            before_bool     boolean              the boolean at ``begin``
+            after_num       Float64              the number at ``end``
+            after_text      string               the text at ``end``
+            after_bool      boolean              the boolean at ``end``
+            observations    Int64                how many observations lie between
+            first_at        datetime64[ms, UTC]  when the first of them changed it
+            last_at         datetime64[ms, UTC]  when the last of them did
+            ==============  ===================  ===========================================================
+
+            ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing up to the end, as for
+            :meth:`as_of`.
 
         Raises:
             ValueRefused: An instant is naive or lies before the recording, or the end lies before the beginning.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -17,14 +18,13 @@ import pandas as pd
 
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import Line, warn
-from mirror_sdk._channels import LogReader
-from mirror_sdk._cursor import Batch
-from mirror_sdk._deadline import Deadline
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._reports import utc_now, warn_of
-from mirror_sdk._steps import Steps
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._service.steps import Steps
 from mirror_sdk.errors import MirrorError, NotSubscribedWarning, ValueRefused
-from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys
+from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.frames.units import Units, units_of
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
@@ -32,6 +32,7 @@ from mirror_sdk.recording.files import About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.subscribing import Subscribing
+from mirror_sdk.wire.entries import Batch
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -196,32 +197,19 @@ class Recorder:
     def __init__(
         self,
         tape: Tape,
-        new_reader: Callable[[int | None, Callable[[float], object]], LogReader],
+        reader: LogReader,
+        new_reader: Callable[[int | None], LogReader],
         take_state: Callable[[Deadline | None], pd.DataFrame],
-        run: Callable[[Steps[Any], Deadline | None], Any],
-        subscribing: Subscribing,
-        deadline: Deadline | None,
+        leave: Callable[[], None],
     ) -> None:
         self._tape = tape
-        self._run_steps = run
-        self._subscribing = subscribing
+        self._reader = reader
         self._new_reader = new_reader
         self._take_state = take_state
+        self._leave = leave
         self._stopped = threading.Event()
         self._writing = threading.Lock()
         self.failure: Exception | None = None
-        try:
-            self._reader = new_reader(tape.folder.position, self._stopped.wait)
-            if not self._reader.is_placed:
-                self._reader.go_to_end(math.inf if deadline is None else deadline)
-            run(subscribing.begin(tape.folder), deadline)
-            # The state is that of a later moment than the position, so that nothing lies between them.
-            state = take_state(deadline)
-            tape.begin(self._reader, state)
-            tape.tell(run(subscribing.look(state), deadline))
-        except BaseException:
-            self._leave()
-            raise
         self._thread = threading.Thread(target=self._run, name="mirror-recorder", daemon=True)
         self._thread.start()
         tell_in_child(self)
@@ -295,16 +283,6 @@ class Recorder:
             finally:
                 self._leave()
 
-    def _leave(self) -> None:
-        """Take away the rules that are not to stay, and leave the folder to others."""
-        try:
-            if self._tape.folder.is_open:
-                self._run_steps(self._subscribing.end(self._tape.folder), None)
-        except MirrorError:
-            _log.warning(RULES_LEFT, exc_info=True)
-        finally:
-            self._tape.folder.close()
-
     def _run(self) -> None:
         try:
             while not self._stopped.is_set():
@@ -332,10 +310,10 @@ class Recorder:
             self._renew_state()
 
     def _catch_up(self) -> None:
-        end = self._new_reader(None, self._stopped.wait)
+        end = self._new_reader(None)
         end.go_to_end()
         self._tape.write_end(end)
-        reader = self._new_reader(self.position, self._stopped.wait)
+        reader = self._new_reader(self.position)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = reader.read(0)
@@ -346,7 +324,7 @@ class Recorder:
             self._tape.write_state(self._take_state(None))
 
     def _renew_state(self) -> None:
-        """After a loss, the state is taken anew."""
+        """Take the state of the devices anew, because entries of the log were lost."""
         try:
             state = self._take_state(None)
         except MirrorError:
@@ -360,3 +338,48 @@ class Recorder:
 def is_before(position: int | None, end: int | None) -> bool:
     """Whether something lies between a position and the end of the log."""
     return position is not None and end is not None and position < end
+
+
+def begin_recording(
+    make_tape: Callable[[], Tape],
+    new_reader: Callable[[int | None], LogReader],
+    take_state: Callable[[Deadline | None], pd.DataFrame],
+    run: Callable[[Steps[Any], Deadline | None], Any],
+    subscribing: Subscribing,
+    deadline: Deadline | None,
+) -> Recorder:
+    """A recorder that goes on where the recording ends, or begins at the present end of the log.
+
+    Raises:
+        MirrorError: The end of the log or the state could not be read.
+        OSError: The recording could not be written.
+        ValueRefused: As :class:`Tape`.
+    """
+    tape = make_tape()
+    leave = partial(_leave, tape.folder, run, subscribing)
+    try:
+        reader = new_reader(tape.folder.position)
+        if not reader.is_placed:
+            reader.go_to_end(math.inf if deadline is None else deadline)
+        run(subscribing.begin(tape.folder), deadline)
+        # The state is that of a later moment than the position, so that nothing lies between them.
+        state = take_state(deadline)
+        tape.begin(reader, state)
+        tape.tell(run(subscribing.look(state), deadline))
+    except BaseException:
+        leave()
+        raise
+    return Recorder(tape, reader, new_reader, take_state, leave)
+
+
+def _leave(
+    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Any], subscribing: Subscribing
+) -> None:
+    """Take away the rules that are not to stay, and leave the folder to others."""
+    try:
+        if folder.is_open:
+            run(subscribing.end(folder), None)
+    except MirrorError:
+        _log.warning(RULES_LEFT, exc_info=True)
+    finally:
+        folder.close()

@@ -110,27 +110,6 @@ def as_of(known: History, instant: datetime, *, complete: bool, server: str, tz:
 def changes(known: History, begin: datetime, end: datetime, *, complete: bool, tz: str | None) -> pd.DataFrame:
     """The changes table: one row per resource that was observed after ``begin`` and up to ``end``.
 
-    Returns:
-        A frame with these columns, also when it has no rows:
-
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        path            category             resource path
-        label           category             object and resource name; NA where nothing declares one
-        unit            category             of the ``_num`` columns
-        before_num      Float64              the number at ``begin``; NA when nothing was known then
-        before_text     string               the text at ``begin``
-        before_bool     boolean              the boolean at ``begin``
-        after_num       Float64              the number at ``end``
-        after_text      string               the text at ``end``
-        after_bool      boolean              the boolean at ``end``
-        observations    Int64                how many observations lie between
-        first_at        datetime64[ms, UTC]  when the first of them changed it
-        last_at         datetime64[ms, UTC]  when the last of them did
-        ==============  ===================  ===========================================================
-
     Raises:
         ValueRefused: ``begin`` lies before the recording.
     """

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from mirror_sdk import _operations
-from mirror_sdk._rules import add_rules, remove_rules
-from mirror_sdk._steps import Steps, Work
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.rules import add_rules, remove_rules
+from mirror_sdk._service.steps import Steps, Work
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import MirrorError, ValueRefused
 from mirror_sdk.events import event_filter
@@ -29,11 +29,11 @@ from mirror_sdk.wire.paths import matches
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _MOST_ASKED = 32
-"""Of how many devices without a rule the subscriptions are looked up, one by one."""
+"""The most devices without a rule whose subscriptions are looked up, one by one."""
 _MOST_NAMED = 3
 
 _Open: TypeAlias = "dict[str, dict[str, _Held]]"
-"""For each path pattern the devices of which nothing that matches it is covered, by their ids."""
+"""The devices, by their ids, of which nothing is covered that matches a path pattern; for each pattern."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> li
 
 
 def _held_of(state: pd.DataFrame, patterns: Iterable[str]) -> _Open:
-    """For each pattern the devices that have something that matches it."""
+    """The devices that have something that matches a pattern, for each pattern."""
     columns = (state[name] for name in ("device_id", "endpoint_name", "path", "subscribed"))
     rows = list(zip(*columns, strict=True))
     found: _Open = {pattern: {} for pattern in patterns}

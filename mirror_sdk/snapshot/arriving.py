@@ -13,7 +13,7 @@ from typing import BinaryIO
 from mirror_sdk.errors import UnexpectedAnswer
 
 MOST_BYTES_AT_ONCE = 128 * 1024 * 1024
-"""Of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
+"""The most bytes of one Arrow message or line; a service sends 16 MB, or one device where that has more."""
 
 _CONTINUATION = b"\xff\xff\xff\xff"
 _VERSION, _KIND, _CONTENT, _BODY_BYTES = range(4)
@@ -121,7 +121,7 @@ class Messages:
         return part[:size]
 
     def _all_parts(self) -> Iterator[bytes]:
-        """Of each message its mark, the size of its head, its head and its body."""
+        """The parts of each message: its mark, the size of its head, its head and its body."""
         while head_size := self._exactly(4):
             if head_size == _CONTINUATION:
                 yield head_size

@@ -20,7 +20,7 @@ _INSTANT = pa.timestamp("ms", tz="UTC")
 _MOST_FLAGS = 64 * 1024 * 1024
 _NOT_ASKED = "devices that have not changed, which nobody asked for"
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
-"""Of the years 1 and 9999, since 1970."""
+"""The first millisecond of the year 1 and the last one of the year 9999, since 1970."""
 _LAST_REVISION = 2**63 - 1
 
 COLUMNS = pa.schema(
@@ -39,6 +39,7 @@ COLUMNS = pa.schema(
                         pa.field("reported_at", _INSTANT),
                         pa.field("reported_expires_at", _INSTANT),
                         pa.field("reported_revision", pa.int64()),
+                        pa.field("reported_origin", _WORD),
                     ]
                 )
             ),
@@ -63,7 +64,7 @@ COLUMNS = pa.schema(
 )
 """The columns that are read; a service may send others beside them."""
 
-_EXTENSIONS = {"reported_revision", "desired_revision"}
+_EXTENSIONS = {"reported_revision", "reported_origin", "desired_revision"}
 """Those of them that an older service does not send."""
 
 

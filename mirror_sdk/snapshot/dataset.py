@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from mirror_sdk._exchange import first_fault
+from mirror_sdk._service.operation import first_fault
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import INSTANT, to_frame
 from mirror_sdk.frames.device_batches import joined, recoded

@@ -13,21 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
-from mirror_sdk._answer_body import announced_bytes
 from mirror_sdk._caller import warn
-from mirror_sdk._exchange import content_type, elsewhere, first_fault
-from mirror_sdk._operations import require_asked
+from mirror_sdk._service.answer_body import announced_bytes
+from mirror_sdk._service.operation import content_type, elsewhere, first_fault
+from mirror_sdk._service.operations import require_asked
 from mirror_sdk._visible import visible_line
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, SnapshotWarning, UnexpectedAnswer
 from mirror_sdk.frames.device_batches import joined, state_of_batch
-from mirror_sdk.frames.state import DeviceRows, StateRows, matches_any, state_table
+from mirror_sdk.frames.state import DeviceRows, StateRows, state_table
 from mirror_sdk.progress import ProgressBar, progress_bar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
 from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.paths import matches_any
 from mirror_sdk.wire.routes import TOTAL_HEADER
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
 
@@ -82,17 +83,17 @@ class _Read:
     missing: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.missing = set(self.request.device_ids or ()) if self.request.names_devices else set()
+        self.missing = set(self.request.selection.device_ids or ()) if self.request.selection.names_devices else set()
 
     def follow(self, device_ids: Sequence[str], endpoint_names: Iterable[str | None]) -> None:
         """Look at the next devices: each comes once, and was asked for."""
         self.order.follow(device_ids)
-        require_asked(self.request.sent_filters, "id", device_ids)
-        require_asked(self.request.sent_filters, "endpoint_name", endpoint_names)
+        require_asked(self.request.selection.sent_filters, "id", device_ids)
+        require_asked(self.request.selection.sent_filters, "endpoint_name", endpoint_names)
 
     def require_paths(self, paths: Iterable[str]) -> None:
         """Make sure that these resources were asked for."""
-        patterns = self.request.sent_paths or None
+        patterns = self.request.selection.sent_paths or None
         if others := [path for path in paths if not matches_any(patterns, path)]:
             raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
 
@@ -212,7 +213,7 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     read.follow(batch.column("device_id").to_pylist(), batch.column("endpoint_name").to_pylist())
     read.require_paths(_paths_of(batch))
     read.arrived += count
-    wanted = read.request.device_ids
+    wanted = read.request.selection.device_ids
     if wanted is not None:
         batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(wanted, pa.string())))
     read.kept += batch.num_rows
@@ -222,7 +223,7 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
     read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
     if not len(batch.column("resources").flatten()):
         return _Part(count, joined([], raw=read.request.raw))
-    return _Part(count, state_of_batch(batch, paths=read.request.paths, raw=read.request.raw))
+    return _Part(count, state_of_batch(batch, paths=read.request.selection.paths, raw=read.request.raw))
 
 
 def _paths_of(batch: pa.RecordBatch) -> list[str]:
@@ -256,13 +257,13 @@ def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unchan
         check_entry(entry, may_be_unchanged=read.request.revision is not None)
     read.require_paths({resource.resource_path for entry in told for resource in entry.resources})
     read.arrived += len(entries)
-    wanted = read.request.device_ids
+    wanted = read.request.selection.device_ids
     kept = [entry for entry in entries if wanted is None or entry.device_id in wanted]
     read.kept += len(kept)
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
     changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
-    return _Part(len(entries), state_table(changed, paths=read.request.paths, raw=read.request.raw)[0])
+    return _Part(len(entries), state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0])
 
 
 _FORMS = {ARROW: _arrow_parts, NDJSON: _ndjson_parts}
@@ -292,7 +293,7 @@ class OneByOne:
 
     def __init__(self, request: SnapshotRequest, keep: Keep) -> None:
         self._keep = keep
-        self._rows = StateRows(paths=request.paths, raw=request.raw)
+        self._rows = StateRows(paths=request.selection.paths, raw=request.raw)
 
     def rows_of(self, device: DeviceObject) -> DeviceRows:
         """The rows of a device, to be added when it is its turn."""

@@ -1,4 +1,4 @@
-"""For the tests of programs that use a device state mirror: fixtures for pytest, and faults to test against.
+"""What tests of programs that use a device state mirror need: fixtures for pytest, and faults to test against.
 
 With the package installed (``pip install "device-state-mirror[server]" pytest``) a test just asks for the fixtures::
 
@@ -21,8 +21,8 @@ makes things go wrong (:class:`Faults`): ``drop``, ``delay``, ``duplicate``, ``r
 
 These names are short for ``mirror_in_process``, ``mirror_clock``, ``mirror_fleet`` and ``mirror_faults``. A project
 that has a ``mirror``, ``clock``, ``fleet`` or ``faults`` of its own keeps it, and takes ours by the long name: nothing
-of ours depends on a short one. To have all of them work on a mirror that is made otherwise, override
-``mirror_in_process``.
+of ours depends on a short one, and nothing is loaded before one is asked for. To have all of them work on a mirror that
+is made otherwise, override ``mirror_in_process``.
 
 The package also has tests of the interface itself, which any server can be held against, best with a key of their own::
 

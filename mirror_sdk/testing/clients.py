@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import httpx
 
-from mirror_sdk._async_channels import AsyncAnswerPump, AsyncLogReader
 from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._channels import AnswerPump, LogReader
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._inbox import Inbox
+from mirror_sdk._service.async_channels import AsyncAnswerPump
+from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._service.channels import AnswerPump
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk.webhook import AsyncCallbackReader, CallbackReader
 
 _REAL_SECONDS = 0.01
@@ -49,12 +50,7 @@ class BriskClient(MirrorClient):
         self._sender._sleep = self._pauses.sleep
         self._pump = AnswerPump(self._new_reader(), Inbox())
 
-    def _new_reader(
-        self,
-        *,
-        after: int | None = None,
-        sleep: Callable[[float], object] = time.sleep,  # noqa: ARG002 - the sleep of a watch, which is a pause too
-    ) -> LogReader | CallbackReader:
+    def _new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
         if self._callbacks is not None:
             return super()._new_reader(after=after)
         return LogReader(self._send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mirror_sdk.bench import Bench
+from mirror_sdk.bench.bench import Bench
 
 Duration = float | str | timedelta
 """Seconds, a text such as ``"1h 30min"``, or a timedelta."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mirror_sdk.bench import Bench
+from mirror_sdk.bench.bench import Bench
 from mirror_sdk.wire.bench import BenchDevice
 
 
@@ -39,7 +39,10 @@ class FleetDevice:
         return {resource.path: resource.value for resource in device.resources}
 
     def set_value(self, path: str, value: object) -> None:
-        """The device changes a value of its own, and tells it if it is observed; see :meth:`Bench.set_value`."""
+        """Have the device change a value of its own, which it tells if it is observed.
+
+        See :meth:`mirror_sdk.Bench.set_value`.
+        """
         self._bench.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:

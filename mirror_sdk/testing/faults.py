@@ -41,7 +41,7 @@ class Encounter:
 
 @dataclass(slots=True)
 class _Late:
-    """Until when the notification channel brings nothing."""
+    """Tells until when the notification channel brings nothing."""
 
     fault: Fault
     until_at: datetime

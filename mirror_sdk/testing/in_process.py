@@ -12,14 +12,14 @@ from pathlib import Path
 
 import httpx
 
-from mirror_server import keys
-from mirror_server.app import MirrorApp, create_app
-from mirror_server.bridge import Bridge
-from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.core.instants import to_datetime
-from mirror_server.keys import Scope
+from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.web.app import MirrorApp, create_app
+from mirror_server.web.asgi_bridge import Bridge
 
 _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01

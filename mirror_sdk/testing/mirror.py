@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._bench_operations import bench_id_of
-from mirror_sdk._channels import LogReader
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.bench import Bench
+from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk.bench.bench import Bench
+from mirror_sdk.bench.operations import bench_id_of
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.testing.clients import BriskAsyncClient, BriskClient
 from mirror_sdk.testing.clock import Clock
@@ -110,7 +110,7 @@ class Mirror:
         return BriskAsyncClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
 
     def new_async_transport(self) -> httpx.AsyncBaseTransport:
-        """As ``transport``, for one asynchronous client."""
+        """What ``transport`` is to other clients, for one asynchronous client."""
         return AsyncFaultyTransport(self._server, self.faults, self.clock.advance)
 
     def add_fleet(self, n: int, seed: int = 0) -> list[FleetDevice]:

@@ -1,8 +1,25 @@
 """Payloads: from content type and object table to typed values, and back; never a guess.
 
+Payloads in text, TLV, SenML, CBOR and JSON are typed by the table of LwM2M and IPSO objects
+(:mod:`mirror_sdk.object_table`; ``register_object`` and ``load_object_definitions`` add objects of your own).
 text/plain and TLV say nothing of types: the object table does, and what it does not declare stays text or bytes. JSON,
 CBOR and SenML have types of their own, which the table narrows down. A payload that is not what it should be becomes a
-value of kind ``opaque`` with its bytes and the reason, never an error. What people type is read by :func:`parse_value`.
+value of kind ``opaque`` with its bytes and the reason, never an error.
+
+>>> from mirror_sdk.values import decode, parse_value
+>>> decode(b"21.5", "text/plain", "/3303/0/5700").python
+21.5
+>>> decode(b"warm", "text/plain", "/3303/0/5700").problem
+"b'warm' cannot be read as the type float"
+
+What people type is read by :func:`~mirror_sdk.parse_value`, as ``write_value(..., text=...)``, a plan's column
+``text`` and ``mirror write`` do: "off" and " 55 " are values, and what is none, as "5,5", is refused with the reason.
+
+>>> parse_value(" 55 ", "/3311/0/5851")
+55
+>>> parse_value("5,5", "/3311/0/5851")
+Traceback (most recent call last):
+mirror_sdk.errors.ValueRefused: ...
 
 Source: LwM2M core, data types and data formats; wire.md 1 and 2.
 """

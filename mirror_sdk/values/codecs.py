@@ -1,4 +1,4 @@
-"""From a payload to typed values and back: one entry of ``_CODECS`` per content type.
+"""Payloads become typed values, and values payloads: one entry of ``_CODECS`` per content type.
 
 Source: wire.md 1 and 2; LwM2M core, data formats.
 """

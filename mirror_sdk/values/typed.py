@@ -6,7 +6,6 @@ What a text could mean in two ways is refused with both of them, as is what a nu
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -81,7 +80,7 @@ def parse_value(text: str, path: str) -> PythonValue:
 
 
 def read_typed(text: str, path: str) -> PythonValue:
-    """As :func:`parse_value`, of a text for what may be no path, and whatever the declared range is.
+    """Read a text like :func:`parse_value`, for what may be no path, and whatever the declared range is.
 
     Raises:
         ValueRefused: It is no such value.
@@ -196,7 +195,7 @@ def _from_hex(text: str) -> bytes | None:
 def _from_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 

@@ -11,7 +11,7 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
 BASE64_MARK = "base64:"
-"""In front of base64 that could be hex digits as well, or is empty."""
+"""Stands in front of base64 that could be hex digits as well, or is empty."""
 
 
 class ValueKind(StrEnum):

@@ -1,8 +1,18 @@
 """Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetMap` and :class:`WritePanel`.
 
-Each one has a model (:mod:`mirror_sdk.widgets.models`) that holds all logic and knows nothing of ipywidgets, and a view
-that binds it. All widgets of one client read its events through one poller. Changing a field of a widget sends nothing
-to a device: only a button does.
+They show the fleet as it lives. Changing a field of a widget only filters and sends nothing to a device: only a button
+does.
+
+>>> FleetMap(client)  # drift, stale values and pending writes; .selected is a table, a device opens beside it
+<FleetMap of ...>
+>>> Explorer(client)  # search devices; select rows, then read, subscribe or write them
+<Explorer of ...>
+>>> EventWatcher(client, paths=["/3303/*"])  # live table and plot; .frame, .save(file), Record
+<EventWatcher of ...>
+
+Each one has a model (in ``mirror_sdk.widgets.models``) that holds all logic and knows nothing of ipywidgets, and a view
+that binds it. All widgets of one client read its events through one poller. They need the ``notebook`` extra.
+``to_html(file)`` of each writes what it shows as a page that opens offline; a saved notebook keeps that, too.
 """
 
 from __future__ import annotations

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
 from typing import Any, Protocol, Self
 from weakref import WeakSet
 
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.events import Event
+from mirror_sdk.events import Event, utc_now
+from mirror_sdk.widgets import static
 from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.markup import STYLE, notices
 from mirror_sdk.widgets.models.notices import Notices
 
 SETTLE_SECONDS = 0.1
+COPY_SECONDS = 5.0
+_LOADED_WITHIN_SECONDS = 3.0
 _WIDE = {"width": "100%"}
 
 
@@ -46,7 +53,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
             runs.
 
     Raises:
-        TypeError: ``client`` is no :class:`MirrorClient`.
+        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
     """
 
     model: Model
@@ -59,6 +66,9 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._clicked: tuple[float, Callable[[], object]] | None = None
         self._is_rendering = False
         self._rendered = -1
+        self._copied = -1
+        self._copy_at = 0.0
+        self._copy_id = ""
         self._place = None if keep_earlier else _place(type(self).__name__, client)
         self._live = Live(client, take=self._take, refresh=self._tick, failed=self._fell, is_live=live)
         super().__init__(layout=_WIDE)
@@ -87,6 +97,50 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.client!r}>"
 
+    def _ipython_display_(self) -> None:
+        """Show the widget, and behind it the copy that stays when there is no kernel any more."""
+        from IPython import display
+
+        # Whoever cannot show a widget shows the copy alone.
+        view = dict(self._repr_mimebundle_()) if self.comm is not None else {}
+        display.publish_display_data(view | {"text/html": "", "text/plain": repr(self)})
+        # A notebook that is run as a whole is saved with what it shows when its cell ends.
+        self._live.wait_until_idle(_LOADED_WITHIN_SECONDS)
+        self.refresh()
+        self._copy_id = self._copy_id or f"mirror-{time.time_ns()}"
+        display.publish_display_data(self._copy(), transient={"display_id": self._copy_id})
+        _displayed.add(self)
+
+    @abstractmethod
+    def static_html(self) -> str:
+        """What it shows, as plain HTML without scripts: tables and pictures."""
+
+    def to_html(self, file: str | os.PathLike[str]) -> Path:
+        """Write what it shows to a page that stands alone: it opens offline, and in any browser.
+
+        A report that is there is written anew.
+
+        Returns:
+            The file.
+
+        Raises:
+            OSError: It cannot be written.
+
+        >>> from mirror_sdk.widgets import FleetMap
+        >>> FleetMap(client, live=False).to_html(folder / "fleet.html").name
+        'fleet.html'
+        """
+        with self._live.lock:
+            content = static.page(type(self).__name__, self._static_body())
+        written = Path(file)
+        written.write_text(content, encoding="utf-8")
+        return written
+
+    @property
+    def _is_displayed(self) -> bool:
+        """Whether it was shown, so that there is a copy behind it."""
+        return bool(self._copy_id)
+
     @property
     def is_running(self) -> bool:
         """Whether it changes by itself.
@@ -102,10 +156,10 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
 
         >>> from mirror_sdk.widgets import EventWatcher
         >>> watcher = EventWatcher(client, live=False)
-        >>> watcher.model.take(client.events(after=0, timeout=0))
+        >>> watcher.model.pause()
         >>> watcher.refresh()
-        >>> "light-01" in watcher.table_view.value
-        True
+        >>> watcher.pause_button.description
+        'Resume'
         """
         self._live.step()
 
@@ -121,6 +175,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         live = getattr(self, "_live", None)
         if live is not None:
             live.stop()
+            self.keep_copy()
             with live.lock:
                 _close_parts(self)
         super().close()
@@ -162,6 +217,25 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def tick(self) -> None:
         """Have the model do what is due."""
 
+    def keep_copy(self) -> None:
+        """Have the copy in the notebook show what the widget shows, if it is displayed and that changed."""
+        if not self._copy_id:
+            return
+        from IPython import display
+
+        with self._live.lock:
+            if self.model.version == self._copied:
+                return
+            display.publish_display_data(self._copy(), transient={"display_id": self._copy_id}, update=True)
+
+    def _copy(self) -> dict[str, str]:
+        self._copied, self._copy_at = self.model.version, time.monotonic() + COPY_SECONDS
+        return {"text/html": f'{_COPY_STYLE}<div class="mirror-copy">{self._static_body()}</div>', "text/plain": ""}
+
+    def _static_body(self) -> str:
+        title = f"{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC"
+        return f"<p><b>{escape(title)}</b></p>{self.static_html()}"
+
     def _take(self, events: Sequence[Event], overrun: int) -> None:
         self.take(events, overrun)
         problem = self._live.problem
@@ -184,6 +258,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
                 self._rendered = self.model.version
         finally:
             self._is_rendering = False
+        if not self._is_live or time.monotonic() >= self._copy_at:
+            self.keep_copy()
 
     @property
     def is_changed(self) -> bool:
@@ -211,8 +287,25 @@ def _close_parts(widget: Any) -> None:
             part.close()
         else:
             part.close()
-            part.layout.close()
-            getattr(part, "style", part.layout).close()
+            for look in (part.layout, getattr(part, "style", None)):
+                # The layout of a figure of plotly is none of a widget.
+                if isinstance(look, widgets.Widget):
+                    look.close()
+
+
+# Behind the live widget the copy is hidden; where the widget is gone, it stands instead of what the page says of that.
+_COPY_STYLE = """<style>
+.jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
+.jp-OutputArea:has(.mirror-copy) .jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }
+</style>"""
+
+_displayed: WeakSet[MirrorWidget] = WeakSet()
+
+
+@atexit.register
+def _keep_copies() -> None:
+    for widget in list(_displayed):
+        widget.keep_copy()
 
 
 _Place = tuple[object, ...]

@@ -1,57 +1,68 @@
-"""The explorer: devices on the left, the resources of one on the right."""
+"""The explorer: devices on the left, the resources of one on the right; below each other where there is no room."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import ipywidgets as widgets
+import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
-from mirror_sdk.frames import DriftKind
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
-from mirror_sdk.widgets.choices import Choices
-from mirror_sdk.widgets.markup import cells, dim, head, heading, status
-from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN, ExplorerModel, ResourceRow
-from mirror_sdk.widgets.pager import Pager
+from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.markup import heading, legend, status
+from mirror_sdk.widgets.models.explorer_model import ExplorerModel
+from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
+from mirror_sdk.widgets.models.wording import count_text
+from mirror_sdk.widgets.parts import FULL, button, row
+from mirror_sdk.widgets.write_panel import WritePanel
 
-_COLUMNS = ("resource", "reported (UTC)", "desired", "subscribed")
-_LINE_PIXELS = 26
-_DRIFT_CLASSES = {
-    DriftKind.PENDING: "mirror-note",
-    DriftKind.FAILED: "mirror-bad",
-    DriftKind.REVERTED: "mirror-warn",
-    DriftKind.UNCONFIRMED: "",
-    DriftKind.NEVER_REPORTED: "mirror-warn",
-    DriftKind.TYPE_MISMATCH: "mirror-warn",
-}
-_FULL = {"width": "auto"}
-# Where there is less room the buttons of a row go below it.
-_GROWING = {"flex": "1 1 300px", "width": "0", "min_width": "0"}
-_WRAPPED = {"flex_flow": "row wrap", "align_items": "center"}
-_BUTTONS = {"width": "184px", "flex": "0 0 auto"}
-_READ = {"width": "60px"}
-_SUBSCRIBE = {"width": "104px"}
-_NARROW = {"description_width": "58px"}
+_DEVICES = (
+    Column("name", "Device", width=160),
+    Column("state", "State", width=105),
+    Column("type", "Type", width=130),
+    Column("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
+)
+_RESOURCES = (
+    Column("path", "Resource", width=115),
+    Column("value", "Value", width=100),
+    Column("drift", "Drift", width=120),
+    Column("activity", "Under way", width=125),
+    Column("label", "Label", width=190),
+    Column("desired", "Asked for", width=110),
+    Column("reported_at", "Reported (UTC)", ColumnKind.TIME, width=200),
+    Column("stale", "Stale", width=90),
+    Column("subscription", "Subscription"),
+)
+_HEIGHT_PX = 360
+_NOTHING_SELECTED = "Select resources to read, subscribe or write them."
 
 
 class Explorer(MirrorWidget):
-    """Search and filter devices, look at one: values, units, times, drift, subscriptions; read and subscribe.
+    """Find devices, look at one: values, units, times, drift, subscriptions; read, subscribe and write.
 
     It changes as events come, and looks at the mirror again every ten seconds for what no event tells. Choosing a
-    device reads the mirror; only the buttons of a row ask the device.
+    device reads the mirror; only the buttons ask the device. They act on the resources that are selected.
 
     Args:
         client: The mirror.
         device: Which device to show first: the device, its id or its endpoint name.
+        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetMap`.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
 
+    Attributes:
+        devices: The table of devices.
+        resources: The table of the resources of one.
+        writer: The panel that writes, once it was asked for.
+
     Raises:
         AmbiguousName: Several devices have this name.
-        TypeError: ``client`` is no :class:`MirrorClient`.
+        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
         UnknownDevice: No device has this name.
+        ValueError: ``stale_after_seconds`` is not above 0.
 
     >>> with Explorer(client, light, live=False) as explorer:
     ...     explorer.model.title
@@ -63,18 +74,55 @@ class Explorer(MirrorWidget):
         client: MirrorClient,
         device: DeviceLike | None = None,
         *,
+        stale_after_seconds: float | None = None,
         live: bool = True,
         keep_earlier: bool = False,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
-        self.model: ExplorerModel = ExplorerModel(client, self._live.run)
-        self._rows: list[_Row] = []
-        left, right = self._left(), self._right()
-        body = widgets.HBox([left, right], layout={"flex_flow": "row wrap", "grid_gap": "8px 20px"})
+        self.model: ExplorerModel = ExplorerModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
+        self.writer: WritePanel | None = None
+        self._shown_id: str | None = None
+        self.devices = Grid(_DEVICES, label="Devices", height_px=_HEIGHT_PX, selection=Selection.ONE)
+        self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=Selection.MANY)
+        self.devices.observe(self.changed(lambda ids: self.model.choose(ids[0] if ids else None)), "selected")
+        self.resources.observe(self.handler(lambda _: None), "selected")
+        self.left, right = self._left(), self._right()
+        self.sides = widgets.Box([self.left, right])
+        self.sides.add_class("mirror-sides")
+        room = widgets.Box([self.sides], layout=FULL)
+        room.add_class("mirror-room")
+        self.writer_view = widgets.VBox(layout=FULL)
         self.model.load_devices()
         if device is not None:
             self.model.choose(self._id_of(device))
-        self.begin(body)
+        self.begin(room, self.writer_view)
+
+    @property
+    def selected(self) -> pd.DataFrame:
+        """The selected resources: their rows of the state table, as of when the device was looked at.
+
+        It is the table of :meth:`mirror_sdk.MirrorClient.state_frame`, with its columns also when nothing is selected.
+        With a ``value`` it is what :meth:`mirror_sdk.MirrorClient.plan` takes.
+
+        >>> explorer = Explorer(client, light, live=False)
+        >>> explorer.select(["/3311/0/5851"])
+        >>> explorer.selected["path"].tolist()
+        ['/3311/0/5851']
+        >>> client.plan(explorer.selected.assign(value=40))
+        <Plan: 1 to write; 1 cannot be undone; nothing was sent, apply() sends>
+        """
+        with self._live.lock:
+            return self.model.frame(self.resources.selected)
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Select these resources of the device that is shown, and no others.
+
+        >>> explorer = Explorer(client, light, live=False)
+        >>> explorer.select(["/3311/0/5850", "/3311/0/5851"])
+        >>> len(explorer.selected)
+        2
+        """
+        self.resources.selected = list(paths)
 
     def choose(self, device: DeviceLike) -> None:
         """Show this device, given by itself, its id or its endpoint name.
@@ -86,9 +134,18 @@ class Explorer(MirrorWidget):
         """
         self.handler(lambda: self.model.choose(self._id_of(device)))()
 
-    def _id_of(self, device: DeviceLike) -> str:
-        (device_id,) = self.client._ids_of_all([device])
-        return device_id
+    def write(self, path: str | None = None) -> None:
+        """Open a panel that writes to the device that is shown; nothing is written by this.
+
+        Args:
+            path: The resource to write; the first of those that are selected by default.
+
+        >>> explorer = Explorer(client, light, live=False)
+        >>> explorer.write("/3311/0/5851")
+        >>> explorer.writer.model.value.path
+        '/3311/0/5851'
+        """
+        self.handler(lambda: self._write(path))()
 
     def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
         """Look again at what the events are about."""
@@ -100,136 +157,68 @@ class Explorer(MirrorWidget):
 
     def render(self) -> None:
         """Show the model."""
+        selected = len(self.resources.selected)
+        self.selection_view.value = status(
+            f"{count_text(selected, 'resource')} selected" if selected else _NOTHING_SELECTED
+        )
         if not self.is_changed:
             return
-        self._render_devices()
-        rows = self.model.rows
-        while len(self._rows) < len(rows):
-            self._rows.append(_Row(self))
-        if len(self.rows_view.children) < len(self._rows):
-            self.rows_view.children = [row.view for row in self._rows]
-        for number, row in enumerate(self._rows):
-            row.show(rows[number] if number < len(rows) else None, self.model.title)
-        self.title_view.value = heading(self.model.title, self.model.subtitle)
-        self.head_view.layout.display = "flex" if rows else "none"
-        self.empty_view.value = dim(self.model.empty_text)
-        self.pager.show(self.model.pages)
+        model, rows = self.model, self.model.device_rows
+        self.devices.show(rows)
+        self.devices.selected = [row["key"] for row in rows if row["key"] == model.device_id]
+        if self._shown_id != model.device_id:
+            self._shown_id, self.resources.selected = model.device_id, []
+        self.resources.show(model.rows)
+        self.resources.empty_text = model.empty_text
+        self.title_view.value = heading(model.title, model.subtitle)
+        self.count_view.value = status(model.devices_text)
 
-    @property
-    def read_buttons(self) -> list[widgets.Button]:
-        """The buttons that read, of the rows that are shown.
+    def static_html(self) -> str:
+        """What it shows, as plain HTML."""
+        return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
-        >>> explorer = Explorer(client, station, live=False)
-        >>> explorer.read_buttons[0].click()
-        >>> explorer.model.rows[0].value
-        '21.5'
-        """
-        return [row.read_button for row in self._rows if row.path]
-
-    @property
-    def subscribe_buttons(self) -> list[widgets.Button]:
-        """The buttons that subscribe or end that, of the rows that are shown.
-
-        >>> explorer = Explorer(client, station, live=False)
-        >>> explorer.subscribe_buttons[0].click()
-        >>> client.is_subscribed(station, "/3303/0/5700")
-        True
-        """
-        return [row.subscribe_button for row in self._rows if row.path]
+    def _id_of(self, device: DeviceLike) -> str:
+        (device_id,) = self.client._ids_of_all([device])
+        return device_id
 
     def _left(self) -> widgets.Widget:
-        model = self.model
-        self.search = widgets.Text(description="Search", placeholder="name or id", layout=_FULL, style=_NARROW)
-        self.type_filter = widgets.Combobox(description="Type", placeholder="any", layout=_FULL, style=_NARROW)
-        self.state_filter = Choices("State", lambda state: model.find(state=state), self.handler)
-        self.devices = Choices("Device", model.choose, self.handler, is_list=True)
-        self.device_pager = Pager("devices", model.turn_device_page, self.handler)
-        for button in (self.device_pager.previous, self.device_pager.next):
-            button.layout.width = "86px"
-        self.count_view = widgets.HTML(layout=_FULL)
-        self.reload_button = widgets.Button(description="Read the directory again", layout=_FULL)
-        self.search.observe(self.changed(lambda text: model.find(search=text)), "value")
-        self.type_filter.observe(self.changed(lambda text: model.find(endpoint_type=text)), "value")
-        self.reload_button.on_click(self.handler(lambda _: model.load_devices()))
-        filters = [self.search, self.type_filter, self.state_filter]
-        parts = [*filters, self.devices, self.device_pager, self.count_view, self.reload_button]
-        return widgets.VBox(parts, layout={"flex": "0 1 270px", "min_width": "220px"})
+        self.count_view = widgets.HTML()
+        self.reload_button = button(
+            "Read again", "Read the directory again", self.handler(lambda _: self.model.load_devices())
+        )
+        return widgets.VBox([row(self.count_view, self.reload_button), self.devices])
 
     def _right(self) -> widgets.Widget:
         model = self.model
-        self.title_view = widgets.HTML(layout=_FULL)
-        self.resource_search = widgets.Text(
-            description="Filter", placeholder="path or label", layout={"width": "260px"}, style=_NARROW
+        self.title_view = widgets.HTML(layout=FULL)
+        self.selection_view = widgets.HTML()
+        self.read_button = button(
+            "Read", "Have the device tell the selected resources", self._each(model.read), is_primary=True
         )
-        self.only_drift = widgets.Checkbox(description="only what drifts", indent=False, layout=_FULL)
-        self.resource_search.observe(self.changed(lambda text: model.find(resource_search=text)), "value")
-        self.only_drift.observe(self.changed(lambda wanted: model.find(only_drift=wanted)), "value")
-        space = widgets.HTML(layout=_BUTTONS)
-        self.head_view = widgets.HBox([widgets.HTML(head(_COLUMNS), layout=_GROWING), space])
-        self.head_view.add_class("mirror-line")
-        self.rows_view = widgets.VBox(layout={"width": "100%"})
-        self.rows_view.add_class("mirror-lines")
-        self.empty_view = widgets.HTML(layout=_FULL)
-        self.pager = Pager("resources", model.turn_page, self.handler)
-        filters = widgets.HBox([self.resource_search, self.only_drift], layout=_WRAPPED)
-        table = [self.head_view, self.rows_view, self.empty_view, self.pager]
-        return widgets.VBox(
-            [self.title_view, filters, *table], layout={"flex": "1 1 560px", "min_width": "0", "width": "0"}
+        self.subscribe_button = button("Subscribe", "Subscribe the selected resources", self._each(model.subscribe))
+        self.unsubscribe_button = button(
+            "Unsubscribe", "End the subscriptions of the selected resources", self._each(model.unsubscribe)
         )
+        self.write_button = button(
+            "Write …",
+            "Open a panel that writes the first selected resource",
+            self.handler(lambda _: self.settle(self._write)),
+        )
+        bar = row(
+            self.read_button, self.subscribe_button, self.unsubscribe_button, self.write_button, self.selection_view
+        )
+        signs = widgets.HTML(legend(dict.fromkeys([*OF_DRIFT.values(), Mark.STALE])), layout=FULL)
+        return widgets.VBox([self.title_view, bar, self.resources, signs])
 
-    def _render_devices(self) -> None:
-        model = self.model
-        self.devices.show(model.choices, [model.device_id])
-        # As high as before a search, so that nothing below moves.
-        self.devices.layout.min_height = f"{min(DEVICES_SHOWN, model.device_count) * _LINE_PIXELS}px"
-        self.device_pager.show(model.device_pages)
-        self.type_filter.options = model.values_of("endpoint_type")
-        states = [("any", ""), *((state, state) for state in model.values_of("state"))]
-        self.state_filter.show(states, [model.state])
-        self.count_view.value = status(self.model.devices_text)
+    def _each(self, action: Callable[[str], object]) -> Callable[..., None]:
+        """A handler that does it with each selected resource."""
+        return self.handler(lambda _: self.settle(lambda: [action(path) for path in self.resources.selected]))
 
-
-class _Row:
-    """A line of the list of resources. Lines are used again for other resources, so that the focus stays."""
-
-    def __init__(self, explorer: Explorer) -> None:
-        self.path = ""
-        self.cells_view = widgets.HTML(layout=_GROWING)
-        self.read_button = widgets.Button(description="Read", layout=_READ)
-        self.subscribe_button = widgets.Button(layout=_SUBSCRIBE)
-        self.read_button.on_click(explorer.handler(lambda _: self._press(explorer.model.read)))
-        self.subscribe_button.on_click(explorer.handler(lambda _: self._press(explorer.model.toggle_subscription)))
-        buttons = widgets.HBox([self.read_button, self.subscribe_button], layout=_BUTTONS)
-        self.view = widgets.HBox([self.cells_view, buttons], layout=_WRAPPED)
-
-    def _press(self, action: Callable[[str], object]) -> None:
-        # It may be gone from here before the page has heard of it.
-        if self.path:
-            action(self.path)
-
-    def show(self, row: ResourceRow | None, device: str) -> None:
-        self.path = row.path if row else ""
-        self.view.layout.display = "flex" if row else "none"
-        if row is None:
+    def _write(self, path: str | None = None) -> None:
+        path = path or next(iter(self.resources.selected), None)
+        if path is None or self.model.device_id is None:
             return
-        self.cells_view.value = cells(_cells(row))
-        self.read_button.tooltip = f"Read {row.path} of {device}"
-        verb = "Unsubscribe" if row.is_own else "Subscribe"
-        self.subscribe_button.description = verb
-        self.subscribe_button.tooltip = f"{verb} {row.path} of {device}"
-
-
-def _cells(row: ResourceRow) -> list[tuple[str, str, str, str]]:
-    drift = f"mirror-mark {_DRIFT_CLASSES[row.drift]}" if row.drift else ""
-    reported_at = f"{row.reported_at} · stale" if row.is_stale else row.reported_at
-    return [
-        ("resource", f"{row.path}\n{row.label}".rstrip(), "", ""),
-        (
-            "value",
-            f"{row.activity or row.value or 'no value yet'}\n{reported_at}",
-            "" if row.value else "mirror-dim",
-            "",
-        ),
-        ("drift", row.drift_text, drift, row.drift_hint),
-        ("subscription", row.subscription, "", ""),
-    ]
+        if self.writer is not None:
+            self.writer.close()
+        self.writer = WritePanel(self.client, [self.model.device_id], path=path, live=self._is_live, keep_earlier=True)
+        self.writer_view.children = [self.writer]

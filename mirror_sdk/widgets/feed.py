@@ -8,10 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, ref
 
-from mirror_sdk._channels import Watch
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._reports import utc_now
-from mirror_sdk.events import Event, EventKind
+from mirror_sdk._service.channels import Watch
+from mirror_sdk.events import Event, EventKind, utc_now
 
 EVENTS_BUFFERED = 20_000
 RETRY_SECONDS = 5.0
@@ -68,6 +67,7 @@ class EventFeed:
         self._is_starting = False
         self._failure: Exception | None = None
         self._retry_at = clock()
+        self._begun = threading.Event()
 
     def subscribe(self) -> Subscription:
         """Take part; the first subscription begins the poller."""
@@ -76,6 +76,10 @@ class EventFeed:
             self._subscriptions = [*self._subscriptions, subscription]
         self.tend()
         return subscription
+
+    def await_begin(self, timeout_seconds: float) -> bool:
+        """Wait until events come, or cannot: what the log has then, and what comes, have no hole between them."""
+        return self._begun.wait(timeout_seconds)
 
     @property
     def problem(self) -> Exception | None:
@@ -113,11 +117,13 @@ class EventFeed:
                 self._failure = error
                 self._retry_at = self._clock() + RETRY_SECONDS
                 self._is_starting = False
+            self._begun.set()
             return
         with self._lock:
             was_broken, self._failure = self._failure is not None, None
             self._is_starting = False
             self._watch = watch
+            self._begun.set()
             if not self._subscriptions:
                 self._stop()
         if was_broken:
@@ -136,6 +142,7 @@ class EventFeed:
 
     def _stop(self) -> None:
         if self._watch is not None:
+            self._begun.clear()
             # No waiting: it is stopped under the lock, and its thread ends with the open poll.
             self._watch.stop(timeout=0)
             self._watch = None

@@ -55,6 +55,8 @@ class Live:
         self._stopped = threading.Event()
         self._free = threading.BoundedSemaphore(CALLS_AT_ONCE)
         self._outcomes: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._waited_for = 0
+        self._idle = threading.Condition()
         self._subscription: Subscription | None = None
 
     @property
@@ -78,8 +80,15 @@ class Live:
                 if not self._stopped.is_set():
                     run_now(call, self._later(then), self._later(failed))
 
+        with self._idle:
+            self._waited_for += 1
         # Daemons, not a pool: a pool is waited for when the kernel ends, and a read may wait for a minute.
         threading.Thread(target=make, name="mirror-widget-call", daemon=True).start()
+
+    def wait_until_idle(self, timeout_seconds: float) -> None:
+        """Wait until the outcomes of all calls were told, but no longer than this."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._waited_for or self._stopped.is_set(), timeout_seconds)
 
     def start(self) -> None:
         """Begin to take events and to refresh."""
@@ -91,6 +100,8 @@ class Live:
     def stop(self) -> None:
         """End all of it; outcomes that come later are told to nobody. Harmless when it is stopped."""
         self._stopped.set()
+        with self._idle:
+            self._idle.notify_all()
         _running.discard(self)
         if self._subscription is not None:
             self._subscription.close()
@@ -119,7 +130,15 @@ class Live:
             feed_of(self._client).tend()
 
     def _later(self, tell: Callable[[T], object]) -> Callable[[T], None]:
-        return lambda outcome: self._outcomes.put(lambda: tell(outcome))
+        def tell_now(outcome: T) -> None:
+            try:
+                tell(outcome)
+            finally:
+                with self._idle:
+                    self._waited_for -= 1
+                    self._idle.notify_all()
+
+        return lambda outcome: self._outcomes.put(lambda: tell_now(outcome))
 
     def _run(self) -> None:
         while not self._stopped.wait(REFRESH_SECONDS):

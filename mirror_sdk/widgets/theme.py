@@ -1,22 +1,37 @@
-"""How widgets look: one style sheet in the colours of the page, light or dark.
+"""How widgets look: one style sheet, in the colours of the page where they can be read, light or dark.
 
-It uses JupyterLab's variables (Notebook 7 has the same), then those of VS Code, then the system's colours. Colours only
-underline what a sign or a word says. What must not jump has a size of its own.
+Text, lines and shades are JupyterLab's (Notebook 7 has the same), then those of VS Code, then the system's. The tones
+are our own: those of JupyterLab have too little contrast for text. Each has 4.5 : 1 or more on the page and on its
+shades, light and dark. A tone only underlines what a sign and a word say (:mod:`mirror_sdk.widgets.models.marks`). What
+must not jump has a size of its own.
 """
 
 from __future__ import annotations
 
-CSS = """
+_LIGHT = """
+  --mirror-dim: #595959; --mirror-bad: #b3261e; --mirror-warn: #8a4b00; --mirror-note: #0b57b0; --mirror-good: #1b6b22;
+  --mirror-quiet: #767676; --mirror-selected: #d3e5f8;
+"""
+_DARK = """
+  --mirror-dim: #c4c4c4; --mirror-bad: #ffaba5; --mirror-warn: #ffbd66; --mirror-note: #9ecaff; --mirror-good: #8fd693;
+  --mirror-quiet: #9e9e9e; --mirror-selected: #1f3a57;
+"""
+
+CSS = (
+    f"""
+.mirror-widget {{{_LIGHT}}}
+[data-jp-theme-light="false"] .mirror-widget, .vscode-dark .mirror-widget {{{_DARK}}}
+@media (prefers-color-scheme: dark) {{
+  body:not([data-jp-theme-light], .vscode-light) .mirror-widget {{{_DARK}}}
+}}
+"""
+    + """
 .mirror-widget {
+  --mirror-back: var(--jp-layout-color0, var(--vscode-editor-background, Canvas));
   --mirror-text: var(--jp-ui-font-color1, var(--vscode-editor-foreground, CanvasText));
-  --mirror-dim: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, GrayText));
+  --mirror-accent: var(--jp-brand-color1, var(--vscode-focusBorder, Highlight));
   --mirror-line: var(--jp-border-color2, var(--vscode-panel-border, rgba(128, 128, 128, 0.4)));
   --mirror-shade: var(--jp-layout-color2, var(--vscode-list-hoverBackground, rgba(128, 128, 128, 0.12)));
-  --mirror-bad: var(--jp-error-color1, var(--vscode-errorForeground, #d32f2f));
-  --mirror-warn: var(--jp-warn-color1, var(--vscode-editorWarning-foreground, #b26a00));
-  --mirror-note: var(--jp-info-color1, var(--vscode-editorInfo-foreground, #0277bd));
-  --mirror-good: var(--jp-success-color1, var(--vscode-testing-iconPassed, #388e3c));
-  --mirror-quiet: var(--jp-border-color1, rgba(128, 128, 128, 0.7));
   border: 1px solid var(--mirror-line);
   border-radius: 4px;
   color: var(--mirror-text);
@@ -36,61 +51,59 @@ CSS = """
 }
 .mirror-notices { border-left: 4px solid var(--mirror-bad); background: var(--mirror-shade); padding: 4px 8px; }
 .mirror-notices p { margin: 2px 0; overflow-wrap: anywhere; }
-.mirror-row {
-  column-gap: 10px; display: grid; align-items: start; padding: 2px 0;
-  grid-template-columns: minmax(7em, 2fr) minmax(6em, 1.5fr) minmax(8em, 1.3fr) minmax(6.6em, 0.8fr);
+.mirror-problem { overflow-wrap: anywhere; }
+.mirror-signs summary { color: var(--mirror-dim); cursor: pointer; width: fit-content; }
+.mirror-signs ul {
+  display: grid; gap: 2px 16px; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); list-style: none;
+  margin: 4px 0 0; padding: 0;
 }
-.mirror-row > * {
-  font-variant-numeric: tabular-nums; line-height: 1.3; min-width: 0; overflow: hidden; text-overflow: ellipsis;
-  white-space: pre;
+.mirror-widget .widget-button, .mirror-widget .widget-toggle-button { margin: 0; width: auto; }
+.mirror-widget .widget-toggle-button.mirror-count { border-left: 4px solid currentColor; padding: 0 8px; }
+.mirror-widget .mirror-count.mod-active { box-shadow: inset 0 -3px 0 var(--mirror-accent); font-weight: 600; }
+.mirror-widget .widget-button.mod-primary { background: #1565c0; color: #fff; font-weight: 600; }
+.mirror-widget .progress-bar { background: var(--mirror-note); }
+.mirror-widget .progress-bar-success { background: var(--mirror-good); }
+.mirror-widget .progress-bar-warning { background: var(--mirror-warn); }
+.mirror-widget .progress-bar-danger { background: var(--mirror-bad); }
+.mirror-time-plot { overflow: hidden; width: 100%; }
+.mirror-time-plot .main-svg text { fill: var(--mirror-text) !important; font-family: inherit !important; }
+.mirror-time-plot .gridlayer path { stroke: var(--mirror-line) !important; }
+.mirror-time-plot .hoverlayer .hovertext path {
+  fill: var(--mirror-back, Canvas) !important; stroke: var(--mirror-text) !important;
 }
-.mirror-head { font-weight: 600; }
-.mirror-lines > .widget-box, .mirror-line { border-bottom: 1px solid var(--mirror-line); }
-.mirror-mark { border-left: 3px solid var(--mirror-quiet); padding-left: 6px; }
-.mirror-bad { border-color: var(--mirror-bad); }
-.mirror-warn { border-color: var(--mirror-warn); }
-.mirror-note { border-color: var(--mirror-note); }
-.mirror-good { border-color: var(--mirror-good); }
-.mirror-table { border-collapse: collapse; table-layout: fixed; width: 100%; }
-.mirror-widget .mirror-table th, .mirror-widget .mirror-table td {
-  border-bottom: 1px solid var(--mirror-line); height: 22px; overflow: hidden; padding: 1px 6px; text-align: left;
-  text-overflow: ellipsis; white-space: nowrap; color: var(--mirror-text); background: none;
+.mirror-time-plot .modebar-btn path { fill: var(--mirror-dim) !important; }
+.mirror-time-plot .modebar-btn:hover path, .mirror-time-plot .modebar-btn.active path {
+  fill: var(--mirror-text) !important;
 }
-.mirror-table caption { text-align: left; color: var(--mirror-dim); }
-.mirror-plot { width: 100%; height: auto; display: block; max-width: 900px; }
-.mirror-plot text { fill: var(--mirror-text); font-family: inherit; font-size: 11px; }
-.mirror-plot .axis { stroke: var(--mirror-line); fill: none; }
-.mirror-plot .line { fill: none; stroke-width: 1.6; vector-effect: non-scaling-stroke; }
-.mirror-plot .dot { stroke: none; }
-.mirror-legend { display: flex; flex-wrap: wrap; gap: 2px 16px; list-style: none; margin: 0; padding: 0; }
-.mirror-legend li { display: flex; align-items: center; gap: 6px; overflow-wrap: anywhere; }
-.mirror-bar { display: flex; height: 14px; border-radius: 3px; overflow: hidden; background: var(--mirror-shade); }
-.mirror-bar span { min-width: 3px; background: var(--mirror-quiet); }
-.mirror-bar .mirror-bad, .mirror-dot.mirror-bad { background: var(--mirror-bad); }
-.mirror-bar .mirror-warn, .mirror-dot.mirror-warn { background: var(--mirror-warn); }
-.mirror-bar .mirror-note, .mirror-dot.mirror-note { background: var(--mirror-note); }
-.mirror-bar .mirror-good, .mirror-dot.mirror-good { background: var(--mirror-good); }
-.mirror-dot { background: var(--mirror-quiet); border-radius: 50%; display: inline-block; height: 9px; width: 9px; }
-.mirror-widget .widget-button.mirror-tile {
-  border-left: 5px solid var(--mirror-quiet); height: auto; line-height: 1.3; margin: 0; padding: 6px 8px;
-  text-align: left; white-space: pre-line; overflow: hidden; overflow-wrap: anywhere; width: auto; min-height: 44px;
+.mirror-time-plot .modebar-group { background: none !important; }
+.mirror-room { container-type: inline-size; margin-top: 8px; }
+.mirror-widget .mirror-sides { display: flex; flex-direction: column; gap: 8px 16px; width: 100%; }
+@container (min-width: 520px) {
+  .mirror-widget .mirror-sides { flex-direction: row; }
+  .mirror-sides > * { flex: 3 1 0; min-width: 0; }
+  .mirror-sides > :first-child { flex-grow: 2; }
+  .mirror-widget .mirror-sides > .mirror-widget { border: 0; padding: 0; }
 }
-.mirror-widget .widget-button.mirror-tile.mirror-bad { border-left-color: var(--mirror-bad); }
-.mirror-widget .widget-button.mirror-tile.mirror-warn { border-left-color: var(--mirror-warn); }
-.mirror-widget .widget-button.mirror-tile.mirror-note { border-left-color: var(--mirror-note); }
-.mirror-widget .widget-button.mirror-tile.mirror-good { border-left-color: var(--mirror-good); }
-.mirror-choices > .widget-button {
-  height: auto; line-height: 1.3; margin: 0 0 2px; min-height: 24px; overflow: hidden; overflow-wrap: anywhere;
-  padding: 2px 8px; text-align: left; white-space: pre-wrap;
+.mirror-widget :is(button, select, input, summary):focus-visible {
+  outline: 2px solid var(--mirror-accent); outline-offset: 1px;
 }
-.mirror-choices > .mirror-chosen {
-  box-shadow: inset 3px 0 0 var(--jp-brand-color1, var(--mirror-note)); font-weight: 600;
+.mirror-widget .mirror-tone-bad { color: var(--mirror-bad); }
+.mirror-widget .mirror-tone-warn { color: var(--mirror-warn); }
+.mirror-widget .mirror-tone-note { color: var(--mirror-note); }
+.mirror-widget .mirror-tone-good { color: var(--mirror-good); }
+.mirror-widget .mirror-tone-dim { color: var(--mirror-dim); }
+.mirror-figures { font-variant-numeric: tabular-nums; }
+.mirror-grid { width: 100%; }
+.mirror-grid-bar { align-items: center; display: flex; flex-wrap: wrap; gap: 4px 10px; margin: 4px 0; }
+.mirror-grid-bar input, .mirror-grid-bar button {
+  background: var(--mirror-back); border: 1px solid var(--mirror-quiet); border-radius: 3px; color: var(--mirror-text);
+  font: inherit; font-size: 13px; padding: 3px 8px;
 }
-.mirror-widget button:focus-visible, .mirror-widget select:focus-visible, .mirror-widget input:focus-visible {
-  outline: 2px solid var(--jp-brand-color1, var(--vscode-focusBorder, Highlight)); outline-offset: 1px;
-}
+.mirror-grid-bar input { flex: 0 1 240px; min-width: 120px; }
+.mirror-grid-count { font-size: 13px; }
 .mirror-widget select, .mirror-widget input, .mirror-widget label { color: var(--mirror-text); }
 """
+)
 
-LINES = ("#2b7fc4", "#d9720f", "#2e9b57", "#a765cf")
+LINES = ("#2b7fc4", "#d9720f", "#2e9b57", "#a765cf", "#c4527a", "#0e8f8f")
 """Colours of lines, to be told apart on light and on dark."""

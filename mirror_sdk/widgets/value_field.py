@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ipywidgets as widgets
 
 from mirror_sdk.widgets.models.write_inputs import Entry, InputForm, InputKind
-
-_STYLE = {"description_width": "70px"}
-_WIDE = {"width": "340px"}
-_NARROW = {"width": "190px"}
+from mirror_sdk.widgets.parts import LABELLED
 
 
 class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
     """Holds one entry; its parts are made anew for each form.
+
+    Numbers are typed as text: a number field of ipywidgets puts what is typed into its range, and a browser's own drops
+    what it cannot read, both without a word.
 
     Args:
         enter: Told of an entry.
@@ -30,10 +31,12 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         self._enter = enter
         self._changed = changed
         self._form: InputForm | None = None
-        self._entry: Entry | None = None
+        self._shown: dict[widgets.Widget, object] = {}
         self._parts: list[widgets.Widget] = []
         self.fields: list[widgets.Widget] = []
-        super().__init__(layout={"flex_flow": "row wrap", "align_items": "center", "min_height": "36px"})
+        super().__init__(
+            layout={"flex_flow": "row wrap", "align_items": "center", "min_height": "36px", "width": "100%"}
+        )
 
     def show(self, form: InputForm, entry: Entry, name: str) -> None:
         """Show the entry in the input its form asks for.
@@ -44,74 +47,62 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
             name: What the value is, for people who do not see what is around it.
         """
         if form != self._form:
-            self._form, self._entry = form, None
+            self._form = form
             self._make(form)
         for field in self.fields:
             field.tooltip = name
+            shown = _shown(field, entry)
             # Not what it shows already: what people entered since may be on its way, and would be lost.
-            if entry != self._entry:
-                _fill(field, entry)
-        self._entry = entry
+            if shown is not None and shown != self._shown.get(field):
+                self._shown[field] = field.value = shown
 
     def _make(self, form: InputForm) -> None:
-        old, self.fields = self._parts, _FIELDS[form.kind](form)
+        old, self.fields, self._shown = self._parts, _fields(form), {}
         for field in self.fields:
-            field.observe(self._changed(lambda new: self._enter(_entry(new))), "value")
+            field.observe(self._changed(partial(self._take, field)), "value")
         self._parts = [*self.fields, *([widgets.Label(form.unit)] if form.unit else [])]
         self.children = self._parts
         for part in old:
             part.close()
 
-
-def _boolean(_: InputForm) -> list[widgets.Widget]:
-    return [
-        widgets.Checkbox(description="Value: true", indent=False, layout={"width": "auto", "margin": "2px 0 2px 80px"})
-    ]
-
-
-def _range(form: InputForm) -> list[widgets.Widget]:
-    low, high = form.range or (0, 0)
-    limits = {"min": low, "max": high, "value": low}
-    number = widgets.BoundedIntText(**limits, description="Value", layout=_NARROW, style=_STYLE)
-    return [number, widgets.IntSlider(**limits, readout=False, layout={"width": "230px"})]
+    def _take(self, field: widgets.Widget, new: Any) -> None:
+        self._shown[field] = new
+        if isinstance(field, widgets.FileUpload):
+            self._enter(bytes(new[0]["content"]) if new else "")
+        else:
+            self._enter(str(new) if isinstance(field, widgets.IntSlider) else new)
 
 
-def _float(_: InputForm) -> list[widgets.Widget]:
-    return [widgets.FloatText(description="Value", layout=_NARROW, style=_STYLE)]
+def _fields(form: InputForm) -> list[widgets.Widget]:
+    if form.kind is InputKind.BOOLEAN:
+        return [widgets.Checkbox(description="Value: true", indent=False, layout={"width": "auto"})]
+    layout = {"width": "190px"} if form.range else {"flex": "1 1 190px", "max_width": "410px", "width": "auto"}
+    text = widgets.Text(description="Value", placeholder=form.placeholder, layout=layout, style=LABELLED)
+    if form.range:
+        low, high = form.range
+        return [
+            text,
+            widgets.IntSlider(
+                min=low,
+                max=high,
+                value=low,
+                readout=False,
+                layout={"flex": "1 1 100px", "max_width": "230px", "width": "auto"},
+            ),
+        ]
+    if form.kind is InputKind.BYTES:
+        return [text, widgets.FileUpload(description="File")]
+    return [text]
 
 
-def _text(form: InputForm) -> list[widgets.Widget]:
-    return [widgets.Text(description="Value", placeholder=form.placeholder, layout=_WIDE, style=_STYLE)]
-
-
-def _bytes(form: InputForm) -> list[widgets.Widget]:
-    return [*_text(form), widgets.FileUpload(description="File", layout={"width": "100px"})]
-
-
-_FIELDS: dict[InputKind, Callable[[InputForm], list[widgets.Widget]]] = {
-    InputKind.BOOLEAN: _boolean,
-    InputKind.RANGE: _range,
-    InputKind.INTEGER: _text,
-    InputKind.FLOAT: _float,
-    InputKind.TEXT: _text,
-    InputKind.TIME: _text,
-    InputKind.LINK: _text,
-    InputKind.BYTES: _bytes,
-}
-
-
-def _entry(new: Any) -> Entry:
-    """What a field holds; a file as its bytes."""
-    if isinstance(new, tuple):
-        return bytes(new[0]["content"]) if new else ""
-    entry: Entry = new
-    return entry
-
-
-def _fill(field: widgets.Widget, entry: Entry) -> None:
-    is_file = isinstance(entry, bytes)
+def _shown(field: widgets.Widget, entry: Entry) -> object:
+    """What the field shows of an entry; ``None`` where it cannot, and stays as it is."""
+    if isinstance(field, widgets.IntSlider):
+        try:
+            number = int(str(entry))
+        except ValueError:
+            return None
+        return number if field.min <= number <= field.max else None
     if isinstance(field, widgets.FileUpload):
-        if not is_file:
-            field.value = ()
-    else:
-        field.value = "" if is_file else entry
+        return None if isinstance(entry, bytes) else ()
+    return "" if isinstance(entry, bytes) else entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
@@ -12,18 +13,33 @@ from mirror_sdk.events import Event
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_MAX_FAILURES
 from mirror_sdk.widgets.base import MirrorWidget
-from mirror_sdk.widgets.markup import dim, heading, status
-from mirror_sdk.widgets.models.device_picker import DEVICES_SHOWN, DeviceChoice, GivenDevices
+from mirror_sdk.widgets.grid import Column, Grid, Selection
+from mirror_sdk.widgets.markup import dim, heading, legend, problem, status
+from mirror_sdk.widgets.models.device_picker import DeviceChoice, GivenDevices
 from mirror_sdk.widgets.models.value_input import path_text
 from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
-from mirror_sdk.widgets.pager import Pager
+from mirror_sdk.widgets.models.write_rows import WRITE_MARKS, WriteRow
+from mirror_sdk.widgets.parts import FULL, LABELLED, CountFilter, Progress, button, row
 from mirror_sdk.widgets.value_field import ValueField
-from mirror_sdk.widgets.write_table import TABLE_STYLE, counts_bar, problem, write_table
 
-_LINE_PIXELS = 28
-_FULL = {"width": "auto"}
-_STYLE = {"description_width": "70px"}
-_WRAP = {"flex_flow": "row wrap", "align_items": "center"}
+_DEVICE_COLUMNS = (Column("device", "Device"), Column("type", "Type", width=90), Column("state", "State", width=112))
+_PLAN_COLUMNS = (
+    Column("device", "Device"),
+    Column("state", "State", width=125),
+    Column("before", "Before", width=95),
+    Column("wanted", "Wanted", width=95),
+    Column("waits", "Waits", width=85),
+    Column("undo", "Undo", width=80),
+    Column("reason", "Why"),
+)
+_DEVICES_HEIGHT_PX = 240
+_PLAN_HEIGHT_PX = 320
+_FIELD = {"max_width": "410px", "width": "auto"}
+_BESIDE_LABEL = {"margin": "0 0 0 80px", "width": "auto"}
+_NARROW = {"flex": "1 1 150px", "width": "auto"}
+_SHORT = {"description_width": "40px"}
+_BODY = {"flex_flow": "row wrap", "grid_gap": "12px 24px", "width": "100%"}
+_ANY = ("any", "")
 
 
 class WritePanel(MirrorWidget):
@@ -37,6 +53,7 @@ class WritePanel(MirrorWidget):
         client: The mirror.
         devices: Which devices can be picked, all of them picked at first: ids, endpoint names, devices, or a table with
             a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
+        path: The resource that is chosen at first. What is none, or cannot be written, is told in the panel.
         expiry_seconds: For how long each write may wait for its device; by default a minute, and for a device that
             sleeps 3 days, or more if it was silent for long.
         canary: How many devices that are awake are written to first; all of them must succeed before any other is.
@@ -48,7 +65,7 @@ class WritePanel(MirrorWidget):
 
     Raises:
         AmbiguousName: Several devices have a name that was given.
-        TypeError: ``client`` is no :class:`MirrorClient`.
+        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, or ``path`` is no text.
         UnknownDevice: No device has a name that was given.
         ValueRefused: ``devices`` are none, or a limit is too small.
 
@@ -62,6 +79,7 @@ class WritePanel(MirrorWidget):
         client: MirrorClient,
         devices: GivenDevices | None = None,
         *,
+        path: str = "",
         expiry_seconds: int | None = None,
         canary: int = DEFAULT_CANARY,
         max_failures: int | None = DEFAULT_MAX_FAILURES,
@@ -70,22 +88,20 @@ class WritePanel(MirrorWidget):
         keep_earlier: bool = False,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
-        self._shown: dict[widgets.Widget, object] = {}
         limits = Limits(expiry_seconds, canary, max_failures, include_offline)
-        self.model: WriteModel = WriteModel(client, devices, self._live.run, limits=limits)
-        left, right = self._devices(), self._input()
-        body = widgets.HBox([left, right], layout={"flex_flow": "row wrap", "grid_gap": "8px 24px"})
+        self.model: WriteModel = WriteModel(client, devices, self._live.run, path=path, limits=limits)
+        self._listed_as_picked: set[str] = set()
+        self.title_view = widgets.HTML(layout=FULL)
+        body = widgets.HBox([self._devices(), self._input()], layout=_BODY)
         self.model.devices.load()
-        self.title_view = widgets.HTML(heading("Write", self.model.limits.text), layout=_FULL)
-        self.begin(self.title_view, body, self._buttons(), *self._views())
+        self.begin(self.title_view, body, *self._views())
 
     @property
     def plan(self) -> Plan | None:
         """The plan of the last preview, applied or not; ``None`` before the first.
 
-        >>> panel = WritePanel(client, [light], live=False)
-        >>> panel.path.value = "/3311/0/5851"
-        >>> panel.field.fields[0].value = 40
+        >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
+        >>> panel.field.fields[0].value = "40"
         >>> panel.preview_button.click()
         >>> len(panel.plan)
         1
@@ -99,8 +115,7 @@ class WritePanel(MirrorWidget):
 
         See :func:`mirror_sdk.frames.requests_frame`.
 
-        >>> panel = WritePanel(client, [light], live=False)
-        >>> panel.path.value = "/3311/0/5850"
+        >>> panel = WritePanel(client, [light], path="/3311/0/5850", live=False)
         >>> panel.field.fields[0].value = True
         >>> panel.preview_button.click()
         >>> panel.apply_button.click()
@@ -139,112 +154,129 @@ class WritePanel(MirrorWidget):
             self._render_buttons()
             self._render_plan()
 
-    @property
-    def device_boxes(self) -> list[widgets.Checkbox]:
-        """The boxes of the devices that are listed.
+    def static_html(self) -> str:
+        """What it shows, as plain HTML without scripts: how far it is, and the writes, first those that are sent.
 
-        >>> panel = WritePanel(client, live=False)
-        >>> panel.device_boxes[0].value = True
-        >>> panel.model.devices.text
-        '1 of 2 devices picked'
+        >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
+        >>> panel.field.fields[0].value = "40"
+        >>> panel.preview_button.click()
+        >>> "→ 1 to write" in panel.static_html()
+        True
         """
-        return [one.box for one in self._boxes if one.device_id]
+        model = self.model
+        counts = ", ".join(f"{mark.sign} {count:,} {mark.word}" for mark, count in model.counts.items() if count)
+        lines = [model.devices.text, model.plan_title, model.status_text, counts]
+        told = "".join(dim(line) for line in lines)
+        return told + self.plan_grid.static_html() if model.plan else told
 
     def _devices(self) -> widgets.Widget:
         devices = self.model.devices
-        self.search = widgets.Text(description="Search", placeholder="name or id", layout=_FULL, style=_STYLE)
-        self.search.observe(self.changed(devices.find), "value")
-        self._boxes = [_Box(self) for _ in range(DEVICES_SHOWN)]
-        self.boxes_view = widgets.VBox([one.box for one in self._boxes])
-        self.device_pager = Pager("devices", devices.turn_page, self.handler)
-        for button in (self.device_pager.previous, self.device_pager.next):
-            button.layout.width = "86px"
-        self.all_button = widgets.Button(description="Pick all found", tooltip="Pick all devices that match the search")
-        self.none_button = widgets.Button(
-            description="Drop all found", tooltip="Drop all devices that match the search"
-        )
-        self.all_button.on_click(self.handler(lambda _: devices.pick_found(True)))
-        self.none_button.on_click(self.handler(lambda _: devices.pick_found(False)))
-        self.devices_view = widgets.HTML(layout=_FULL)
-        buttons = widgets.HBox([self.all_button, self.none_button])
-        parts = [self.search, self.boxes_view, self.device_pager, self.devices_view, buttons]
-        return widgets.VBox(parts, layout={"flex": "0 1 320px", "min_width": "240px"})
+        self.type_filter = widgets.Dropdown(description="Type", style=_SHORT, layout=_NARROW)
+        self.state_filter = widgets.Dropdown(description="State", style=_SHORT, layout=_NARROW)
+        self.type_filter.observe(self.changed(lambda wanted: devices.find(wanted, devices.state)), "value")
+        self.state_filter.observe(self.changed(lambda wanted: devices.find(devices.type, wanted)), "value")
+        self.device_grid = Grid(_DEVICE_COLUMNS, label="Devices to write to", selection=Selection.MANY)
+        self.device_grid.observe(self.handler(self._pick), "selected")
+        self.devices_view = widgets.HTML(layout=FULL)
+        parts = [row(self.type_filter, self.state_filter), self.device_grid, self.devices_view]
+        self.devices_part = widgets.VBox(parts, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
+        return self.devices_part
+
+    def _pick(self, change: dict[str, Any]) -> None:
+        before, self._listed_as_picked = set(change["old"]), set(change["new"])
+        # The difference alone: devices that are not listed are in neither of the two, and stay picked.
+        self.model.devices.pick(self._listed_as_picked - before, True)
+        self.model.devices.pick(before - self._listed_as_picked, False)
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
-        self.resource = widgets.Dropdown(
-            description="Resource", layout={"width": "auto", "max_width": "520px"}, style=_STYLE
-        )
-        # By its path as well: JupyterLab takes keys for its own in a list that is folded, not in a text.
-        self.path = widgets.Text(
-            description="Path",
-            placeholder="/3311/0/5851",
+        self.path = widgets.Combobox(
+            path_text(value.path),
+            description="Resource",
+            placeholder="its path, or choose it: /3311/0/5851",
             continuous_update=False,
-            layout={"width": "340px"},
-            style=_STYLE,
+            layout=_FIELD,
+            style=LABELLED,
         )
-        self.paths_view = widgets.HTML(layout={"margin": "0 0 0 80px"})
+        self.path.observe(self.changed(value.choose_path), "value")
+        self.paths_view = widgets.HTML(layout=_BESIDE_LABEL)
         self.field = ValueField(value.enter, self.changed)
-        self.hint_view = widgets.HTML(layout={"margin": "0 0 0 80px"})
-        for field in (self.resource, self.path):
-            field.observe(self.changed(value.choose_path), "value")
-        parts = [self.resource, self.paths_view, self.path, self.field, self.hint_view]
-        return widgets.VBox(parts, layout={"flex": "1 1 420px", "min_width": "0"})
+        self.hint_view = widgets.HTML(layout=_BESIDE_LABEL)
+        self.problem_view = widgets.HTML(layout=_BESIDE_LABEL)
+        parts = [self.path, self.paths_view, self.field, self.problem_view, self.hint_view, self._buttons()]
+        return widgets.VBox(parts, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
 
     def _buttons(self) -> widgets.Widget:
         model = self.model
-        self.preview_button = _button("Preview", "See what would change; nothing is sent", "120px")
-        self.apply_button = _button("Apply", "Write what the preview shows", "190px")
-        self.stop_button = _button("Stop", "Send no more; what is on its way stays so", "90px")
-        self.undo_button = _button("Undo …", "See the way back from what was written last; nothing is sent", "90px")
-        self.preview_button.on_click(self.handler(lambda _: self.settle(model.preview)))
-        self.apply_button.on_click(self.handler(lambda _: self.settle(model.apply)))
-        self.stop_button.on_click(self.handler(lambda _: model.stop()))
-        self.undo_button.on_click(self.handler(lambda _: model.preview_undo()))
-        buttons = [self.preview_button, self.apply_button, self.stop_button, self.undo_button]
-        return widgets.HBox(buttons, layout=_WRAP | {"margin": "8px 0 0 0"})
+        self.preview_button = button(
+            "Preview",
+            "See what would change; nothing is sent",
+            self.handler(lambda _: self.settle(model.preview)),
+        )
+        self.apply_button = button(
+            "Apply",
+            "Write what the preview shows",
+            self.handler(lambda _: self.settle(model.apply)),
+            is_primary=True,
+        )
+        self.stop_button = button(
+            "Stop", "Send no more; what is on its way stays so", self.handler(lambda _: model.stop())
+        )
+        self.undo_button = button(
+            "Undo …",
+            "See the way back from what was written last; nothing is sent",
+            self.handler(lambda _: model.preview_undo()),
+        )
+        return row(self.preview_button, self.apply_button, self.stop_button, self.undo_button)
 
     def _views(self) -> list[widgets.Widget]:
-        self.status_view = widgets.HTML(layout=_FULL)
-        self.bar_view = widgets.HTML(layout={"width": "100%"})
-        self.table_view = widgets.HTML(layout={"width": "100%"})
-        self.pager = Pager("writes", self.model.turn_page, self.handler)
-        style = widgets.HTML(TABLE_STYLE, layout={"display": "none"})
-        return [style, self.status_view, self.bar_view, self.table_view, self.pager]
-
-    def _set(self, field: widgets.Widget, value: object) -> None:
-        """Have a field show another value than before. Not the same again: what people did may be on its way."""
-        if self._shown.get(field) != value:
-            self._shown[field] = field.value = value
+        self.progress = Progress()
+        self.plan_title_view = widgets.HTML(layout=FULL)
+        self.counts = CountFilter("writes", WRITE_MARKS, self.model.show, self.handler)
+        self.plan_grid = Grid(_PLAN_COLUMNS, label="Writes of the plan", height_px=_PLAN_HEIGHT_PX)
+        self.plan_grid.observe(self.handler(lambda _: self._render_reason()), "active")
+        self.reason_view = widgets.HTML(layout=FULL)
+        legend_view = widgets.HTML(legend(WRITE_MARKS), layout=FULL)
+        parts = [self.plan_title_view, self.counts, self.plan_grid, self.reason_view, legend_view]
+        self.plan_view = widgets.VBox(parts, layout={"grid_gap": "6px", "width": "100%"})
+        return [self.progress, self.plan_view]
 
     def _render_devices(self) -> None:
-        devices, choices = self.model.devices, self.model.devices.choices
-        for number, box in enumerate(self._boxes):
-            box.show(choices[number] if number < len(choices) else None)
-        self.boxes_view.layout.min_height = f"{devices.lines * _LINE_PIXELS}px"
-        self.device_pager.show(devices.pages)
+        devices = self.model.devices
+        to_whom = f"Write to {devices.name(devices.picked[0])}" if devices.is_one and devices.picked else "Write"
+        self.title_view.value = heading(to_whom, self.model.limits.text)
+        self.devices_part.layout.display = "none" if devices.is_one else "flex"
+        for field, kinds, chosen in (
+            (self.type_filter, devices.types, devices.type),
+            (self.state_filter, devices.states, devices.state),
+        ):
+            options = (_ANY, *((kind, kind) for kind in kinds))
+            if options != tuple(field.options):
+                field.options = options
+            field.value = chosen
+        self.device_grid.height_px = _height_px(devices.count, _DEVICES_HEIGHT_PX)
+        self.device_grid.show([_device_line(one) for one in devices.choices])
+        picked = set(devices.picked)
+        listed = [one.device_id for one in devices.choices if one.device_id in picked]
+        if set(listed) != self._listed_as_picked:
+            self._listed_as_picked = set(listed)
+            self.device_grid.selected = listed
         self.devices_view.value = status(devices.text)
 
     def _render_input(self) -> None:
         value = self.model.value
-        options = [("choose, or give its path", ""), *value.paths]
-        if tuple(options) != tuple(self.resource.options):
-            self.resource.options = options
-            self._shown.pop(self.resource, None)
-        self._set(self.resource, "" if value.path_problem else value.path)
-        self._set(self.path, value.path)
+        self.path.options = value.paths
         self.paths_view.value = dim(value.paths_text)
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
         self.field.layout.visibility = "visible" if value.path else "hidden"
-        wrong = value.path_problem or value.value_problem
-        self.hint_view.value = problem(wrong) if wrong else status(value.text)
+        self.problem_view.value = problem(value.problem)
+        self.hint_view.value = status("" if value.path_problem else value.text)
 
     def _render_buttons(self) -> None:
         model = self.model
         is_writing = model.stage is Stage.WRITING
         self.preview_button.disabled = is_writing
         self.apply_button.disabled = not model.can_apply
-        self.apply_button.button_style = "primary" if model.can_apply else ""
         verb = "Apply the way back" if model.is_way_back else "Apply"
         self.apply_button.description = f"{verb} ({model.to_write:,})" if model.can_apply else "Apply"
         self.stop_button.disabled = not is_writing
@@ -252,37 +284,52 @@ class WritePanel(MirrorWidget):
 
     def _render_plan(self) -> None:
         model = self.model
-        self.status_view.value = status(model.status_text)
-        self.bar_view.value = counts_bar(model.counts, is_old=model.is_old) if model.plan else ""
-        self.table_view.value = write_table(model.plan_title, model.rows, is_old=model.is_old)
-        self.pager.show(model.pages)
-
-
-class _Box:
-    """A device as a box to tick. Boxes are used again for other devices, so that the focus stays."""
-
-    def __init__(self, panel: WritePanel) -> None:
-        self._choice: DeviceChoice | None = None
-        self.box = widgets.Checkbox(
-            indent=False, layout={"width": "auto", "height": "auto", "min_height": "24px", "display": "none"}
-        )
-        self.box.observe(panel.changed(lambda ticked: panel.model.devices.pick(self.device_id, ticked)), "value")
-
-    @property
-    def device_id(self) -> str:
-        return self._choice.device_id if self._choice else ""
-
-    def show(self, choice: DeviceChoice | None) -> None:
-        # Not the same again: a tick may be on its way.
-        if choice == self._choice:
+        done, total, tone = model.progress
+        self.progress.show(model.status_text, done, total, tone)
+        if model.stage is Stage.CHECKING:
+            # The one before stays until then: what must not jump does not.
             return
-        self._choice = choice
-        self.box.layout.display = "flex" if choice else "none"
-        if choice is not None:
-            self.box.description = choice.text
-            self.box.tooltip = choice.device_id
-            self.box.value = choice.is_picked
+        self.plan_view.layout.display = "flex" if model.plan else "none"
+        self.plan_title_view.value = dim(model.plan_title)
+        self.counts.show(model.counts, model.shown)
+        self.plan_grid.height_px = _height_px(sum(model.counts.values()), _PLAN_HEIGHT_PX)
+        self.plan_grid.show([_line(write) for write in model.rows])
+        self._render_reason()
+
+    def _render_reason(self) -> None:
+        """Tell the whole reason of the write with the focus: its cell may be narrower, and a tooltip takes a mouse."""
+        key = self.plan_grid.active.get("key")
+        write = next((one for one in self.model.rows if one.async_id == key), None)
+        self.reason_view.value = status(f"{write.device}: {write.mark.text}. {write.reason}") if write else ""
 
 
-def _button(description: str, tooltip: str, width: str) -> widgets.Button:
-    return widgets.Button(description=description, tooltip=tooltip, layout={"width": width})
+def _height_px(rows: int, most_px: int) -> int:
+    """The height of a grid that has room for all its rows, as far as it may: a few leave no hole below them."""
+    return min(most_px, 60 + 32 * max(rows, 2))
+
+
+def _device_line(device: DeviceChoice) -> dict[str, object]:
+    """A device as a row of the grid."""
+    return {
+        "key": device.device_id,
+        "device": device.name,
+        "type": device.type,
+        "state": device.state,
+        "hints": {"device": device.device_id},
+    }
+
+
+def _line(write: WriteRow) -> dict[str, object]:
+    """A write as a row of the grid."""
+    return {
+        "key": write.async_id,
+        "device": write.device,
+        "state": write.mark.text,
+        "before": write.before,
+        "wanted": write.wanted,
+        "waits": write.waits,
+        "undo": write.undo,
+        "reason": write.reason,
+        "tones": {"state": write.mark.tone.value},
+        "hints": {"device": write.device_id, "state": write.mark.meaning},
+    }

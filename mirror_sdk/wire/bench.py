@@ -106,6 +106,6 @@ class BenchClock(WireModel):
 
 
 class BenchAdvance(WireModel):
-    """By how much to advance the manual clock."""
+    """How far the manual clock is to be advanced."""
 
     advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

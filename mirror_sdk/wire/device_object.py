@@ -32,7 +32,7 @@ DesiredStatusField = Annotated[
 
 
 Origin = Literal["read", "subscription", "auto_observation"]
-"""By what a reported value came. An extension."""
+"""What brought a reported value. An extension."""
 
 Revision = Annotated[int, Field(ge=0, lt=2**63)]
 """Number of a change of the mirror: a larger one is later. An extension."""

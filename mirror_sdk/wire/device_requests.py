@@ -16,7 +16,7 @@ DEFAULT_EXPIRY_SECONDS = 2 * 3600
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
 MAX_RETRIES = 10
 DEFAULT_CONTENT_TYPE = "text/plain"
-"""Of a value that is written without one."""
+"""The content type of a value that is written without one."""
 
 QUEUE_LIMIT = 20
 

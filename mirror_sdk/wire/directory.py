@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Literal
 
-from mirror_sdk._cards import CARD, instant, table
-from mirror_sdk._visible import visible
+from mirror_sdk._visible import CARD, html_table, time_text, visible
 from mirror_sdk.wire.model import Order, Timestamp, WireModel
 
 FILTER_FIELDS = ("id", "name", "endpoint_name", "endpoint_type", "state", "created_at", "updated_at")
@@ -38,7 +37,7 @@ class Device(WireModel):
     last_contact_at: Timestamp | None = None
 
     def __repr__(self) -> str:
-        """In one line; ``model_dump()`` has all there is."""
+        """The device in one line; ``model_dump()`` has all there is."""
         queue_mode = " queue_mode" if self.queue_mode else ""
         return (
             f"<Device {visible(self.id)} endpoint_name={self.endpoint_name!r} endpoint_type={self.endpoint_type!r}"
@@ -54,13 +53,13 @@ class Device(WireModel):
             ("type", self.endpoint_type or ""),
             ("state", self.state),
             ("queue mode", "yes" if self.queue_mode else "no"),
-            ("created at", instant(self.created_at)),
-            ("last registration event", instant(self.updated_at)),
-            ("last contact", "" if self.last_contact_at is None else instant(self.last_contact_at)),
+            ("created at (UTC)", time_text(self.created_at)),
+            ("last registration event (UTC)", time_text(self.updated_at)),
+            ("last contact (UTC)", "" if self.last_contact_at is None else time_text(self.last_contact_at)),
             *self.custom_attributes.items(),
         ]
         rows = ((_cell(name), _cell(value)) for name, value in about if value != "")
-        return f"<div {CARD}><strong>{_cell(self.endpoint_name)}</strong>{table(_COLUMNS, rows)}</div>"
+        return f"<div {CARD}><strong>{_cell(self.endpoint_name)}</strong>{html_table(_COLUMNS, rows)}</div>"
 
 
 _COLUMNS = ("field", "value")

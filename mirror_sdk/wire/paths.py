@@ -6,6 +6,7 @@ Source: wire.md 2 and 3.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -66,6 +67,11 @@ def check_path_pattern(pattern: str) -> str:
     if not pattern.startswith("/") and pattern != "*":
         raise ValueError(f"{pattern!r} matches no resource path; write it like /3303/0/5700 or /3303/*")
     return pattern
+
+
+def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
+    """Whether a path matches one of the patterns; any does where there is no list of them."""
+    return patterns is None or any(matches(pattern, path) for pattern in patterns)
 
 
 def matches(pattern: str, text: str) -> bool:

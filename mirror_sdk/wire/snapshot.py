@@ -14,7 +14,7 @@ COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
 """How the buffers of an Arrow stream may be compressed."""
 
 END_KEY = b"mirror.end"
-"""Under which key the last batch of an Arrow stream, an empty one, has the end in its metadata."""
+"""The key under which the last batch of an Arrow stream, an empty one, has the end in its metadata."""
 
 MAX_PATTERNS = 256
 DEFAULT_DEVICES_PER_RANGE = 10_000

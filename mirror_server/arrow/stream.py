@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import END_KEY, Compression
 from mirror_server.arrow.columns import INSTANT, WORD, to_array, to_lists
-from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
@@ -30,6 +30,7 @@ _RESOURCE = pa.struct(
         pa.field("reported_at", INSTANT),
         pa.field("reported_expires_at", INSTANT),
         pa.field("reported_revision", pa.int64()),
+        pa.field("reported_origin", WORD),
     ]
 )
 _DESIRED = pa.struct(
@@ -61,11 +62,11 @@ _BATCH_ROWS = 50_000
 _HELD_PAGE_BYTES = 16 * 1024 * 1024
 
 _Columns = list[list[Any]]
-"""Of resources: device id, :data:`REPORTED_COLUMNS`."""
+"""The columns of resources: device id, :data:`REPORTED_COLUMNS`."""
 
 
 def arrow_stream(
-    snapshot: Snapshot, compression: Compression, held: HeldPages[EncodedPage], end: bytes
+    snapshot: Snapshot, compression: Compression, cache: LruCache[EncodedPage], end: bytes
 ) -> Generator[bytes]:
     """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
     encoder = _Encoder(compression)
@@ -73,7 +74,7 @@ def arrow_stream(
     for page in snapshot.pages():
         # Without what tells its versions apart: a page that has changed takes the place of what it was.
         key = (compression, snapshot.selection, page.after)
-        encoded, size = held.get(key), 0
+        encoded, size = cache.get(key), 0
         if encoded is not None and encoded.page == page:
             yield encoded.content
             continue
@@ -84,7 +85,7 @@ def arrow_stream(
             whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
         # What has changed since a revision is asked for once, by whoever has the rest of that revision.
         if whole and snapshot.selection.changed_after is None:
-            held.put(key, EncodedPage(page, whole))
+            cache.put(key, EncodedPage(page, whole))
     yield encoder.tail(end)
 
 
@@ -177,7 +178,7 @@ def _batch(
 
 
 def _desired(desired: _Desired, lengths: Sequence[int]) -> pa.Array:
-    """Of each device its desired values, each with the place of its resource among those of the device."""
+    """The desired values of each device, each with the place of its resource among those of the device."""
     begins = list(accumulate(lengths, initial=0))
     owners = [bisect_right(begins, index) - 1 for index in desired.resources]
     places = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]

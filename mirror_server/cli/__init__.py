@@ -10,15 +10,10 @@ from mirror_sdk._lazy_group import LazyGroup
 from mirror_server.store.failures import DatabaseError
 
 _MODULES = {
-    "mirror_server.cli.commands": {
-        "backup": "Copy the database into the new FILE.",
-        "check": "Check the database: what is wrong, how often and where; exit status 1 if anything is.",
-        "demo": "Run with simulated devices, a temporary database and a fresh key, for trying things out.",
-        "erase": "Erase all that is stored of a device, for the privacy of its user, and print a receipt.",
-        "keys": "Make, list, renew and revoke access keys.",
-        "restore": "Make the database anew from the backup FILE.",
-        "run": "Run the server until it is stopped with Ctrl-C or SIGTERM.",
-    },
+    "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore"],
+    "mirror_server.cli.help_command": ["help"],
+    "mirror_server.cli.key_commands": ["keys"],
+    "mirror_server.cli.serve_commands": ["demo", "run"],
 }
 
 
@@ -45,4 +40,7 @@ def main() -> None:
     Run it, with a database of your own:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
+    \b
+    Settings, proxy, systemd, several processes, backups, metrics:
+      mirror-server help operate
     """  # noqa: D301 - click wants the character, not its escape

@@ -10,7 +10,7 @@ from mirror_server.core.instants import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
 ASYNC_ID_SECONDS = 24 * 3600
-"""For how long after its answer an async-id stands for its request. Source: wire.md 2."""
+"""How long after its answer an async-id stands for its request. Source: wire.md 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Failure(Enum):
 
 
 def expires_at(requested_at: Instant, expiry_seconds: int | None, *, queue_mode: bool) -> Instant:
-    """Until when a command may wait in the queue."""
+    """The instant until which a command may wait in the queue."""
     default = DEFAULT_EXPIRY_SECONDS_QUEUE_MODE if queue_mode else DEFAULT_EXPIRY_SECONDS
     return after_seconds(requested_at, default if expiry_seconds is None else expiry_seconds)
 

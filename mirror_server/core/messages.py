@@ -90,7 +90,7 @@ def shown(entry: LogEntry, extras: Extras) -> Any:
     if extras.include_seq:
         body = {**body, "timestamp": body.get("timestamp", entry.logged_at), "seq": entry.seq}
     dropped = _left_out(entry.kind, extras)
-    return {name: value for name, value in body.items() if name not in dropped} if dropped else body
+    return {name: value for name, value in body.items() if name not in dropped}
 
 
 def _left_out(kind: str, extras: Extras) -> set[str]:

@@ -77,6 +77,10 @@ _OF_MODELS = {
             " every other; an extension."
         ),
     },
+    "AccessKey": {
+        "id": "The key's id, which is in its second part, and no secret.",
+        "scopes": "What the key may be used for: `read`, `write`, `subscribe` and `admin`; an extension.",
+    },
     "Device": {
         "id": "The device's id.",
         "name": "The same as `endpoint_name`.",

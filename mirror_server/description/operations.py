@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirror_sdk.wire import (
+    access_key,
     bench,
     channel,
     device_object,
@@ -14,9 +15,9 @@ from mirror_sdk.wire import (
 )
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_server.callout import LIMIT_SECONDS
 from mirror_server.description import parameters
 from mirror_server.description.parts import Answer, Content, Operation
+from mirror_server.notifications.outbound import LIMIT_SECONDS
 
 _SUBSCRIPTION = f"{routes.DEVICE_SUBSCRIPTIONS}/{{path}}"
 _BENCH_RESOURCE = f"{routes.BENCH_DEVICE}/resources/{{path}}"
@@ -63,6 +64,7 @@ An Arrow IPC stream, a row a device:
     - `reported_at` timestamp[ms, tz=UTC]
     - `reported_expires_at` timestamp[ms, tz=UTC]
     - `reported_revision` int64, as `revision` of a reported value in JSON
+    - `reported_origin` string, as `origin` of a reported value in JSON
 - `desired` list, of the resources that have a desired value:
     - `resource` int32, the place of its resource in `resources`, from 0
     - `desired_value` binary
@@ -72,8 +74,8 @@ An Arrow IPC stream, a row a device:
     - `requested_at` timestamp[ms, tz=UTC]
     - `desired_revision` int64, as `revision` of a desired value in JSON
 
-`path` and the content types are encoded as dictionaries with int32 indices. The last batch has no rows, and the
-snapshot's end in its metadata `mirror.end`."""
+`path`, the content types and the origin are encoded as dictionaries with int32 indices. The last batch has no rows,
+and the snapshot's end in its metadata `mirror.end`."""
 
 
 def _text(media_type: str, example: str, meaning: str = "") -> Content:
@@ -403,6 +405,18 @@ MIRROR: dict[tuple[str, str], Operation] = {
 }
 
 OPERATOR: dict[tuple[str, str], Operation] = {
+    ("get", routes.ACCESS_KEY): Operation(
+        name="get_own_access_key",
+        group="Operation",
+        summary="What the access key of this request may be used for",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The key, without its secret.",
+                content=Content(model=access_key.AccessKey, variants=("one of an application",)),
+            ),
+        ),
+    ),
     ("get", routes.HEALTH): Operation(
         name="get_health",
         group="Operation",
@@ -441,6 +455,21 @@ OPERATOR: dict[tuple[str, str], Operation] = {
         answers=(
             Answer(code=200, meaning="A script.", content=_text("text/javascript", "export const LONGEST = 200;")),
         ),
+        errors=(404,),
+        is_extension=True,
+    ),
+    ("get", routes.REFERENCE): Operation(
+        name="get_reference",
+        group="Operation",
+        summary="The reference of the Python packages",
+        answers=(Answer(code=302, meaning="To its first page."),),
+        is_extension=True,
+    ),
+    ("get", routes.REFERENCE_FILE): Operation(
+        name="get_reference_file",
+        group="Operation",
+        summary="A page of the reference, or what it loads",
+        answers=(Answer(code=200, meaning="A page.", content=_text("text/html", "<!doctype html>")),),
         errors=(404,),
         is_extension=True,
     ),

@@ -1,5 +1,7 @@
 // Making elements. Everything from outside becomes text, never markup.
 
+import { bytesOf, declaredFor, numberOf, textOf } from "./objects.js";
+
 const LONGEST = 200;
 
 export function element(name, properties, ...children) {
@@ -8,12 +10,27 @@ export function element(name, properties, ...children) {
   return made;
 }
 
-// The focus stays with what looks the same: lists are shown anew at any moment.
-export function fill(parent, ...children) {
-  const focused = parent.contains(document.activeElement) ? looksOf(document.activeElement) : null;
-  parent.replaceChildren(...children);
-  if (focused === null) return;
-  [...parent.querySelectorAll("*")].find((each) => looksOf(each) === focused)?.focus({ preventScroll: true });
+export const block = (className, ...children) => element("div", { className }, ...children);
+
+// Shows these elements, each with a key in its data: what is there already and looks the same stays as it is, with its
+// focus and what was typed into it, for lists are shown anew at any moment.
+export function show(parent, children) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const looks = focused && looksOf(focused);
+  const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const wanted = children.map((child) => {
+    const old = before.get(child.dataset.key);
+    return old?.isEqualNode(child) ? old : child;
+  });
+  const staying = new Set(wanted);
+  for (const child of [...parent.children]) if (!staying.has(child)) child.remove();
+  let place = parent.firstElementChild;
+  for (const child of wanted) {
+    if (child === place) place = place.nextElementSibling;
+    else parent.insertBefore(child, place);
+  }
+  if (focused === null || focused === document.activeElement) return;
+  [...parent.querySelectorAll("*")].find((each) => looksOf(each) === looks)?.focus({ preventScroll: true });
 }
 
 function looksOf({ tagName, title, textContent }) {
@@ -41,7 +58,8 @@ export function shownNames(devices) {
   const alike = new Map();
   for (const { id, endpoint_name } of devices) {
     const look = looksLike(endpoint_name);
-    alike.set(look, [...(alike.get(look) ?? []), { id, name: endpoint_name }]);
+    if (!alike.has(look)) alike.set(look, []);
+    alike.get(look).push({ id, name: endpoint_name });
   }
   const shown = new Map();
   for (const twins of alike.values()) {
@@ -63,34 +81,60 @@ function tellingLength(ids) {
   return length;
 }
 
-// A moment in the visitor's time zone, in UTC when pointed at.
+// The zone in which moments are shown; null is the visitor's own.
+let zone = null;
+
+export function showTimesIn(name) {
+  zone = name;
+  for (const each of document.querySelectorAll("time")) each.textContent = clockTime(new Date(each.dateTime));
+}
+
+export function zoneInWords() {
+  if (zone === "UTC") return "UTC";
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const minutes = -new Date().getTimezoneOffset();
+  const offset = `${minutes < 0 ? "-" : "+"}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+  return timeZone === "UTC" ? "UTC" : `${timeZone} (UTC${offset})`;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+// The time of day, with its date where that is not today's.
+function clockTime(date) {
+  const isInUtc = zone === "UTC";
+  const part = (name) => date[`get${isInUtc ? "UTC" : ""}${name}`]();
+  const day = (moment) => (isInUtc ? moment.toISOString().slice(0, 10) : moment.toDateString());
+  const time = [part("Hours"), part("Minutes"), part("Seconds")].map(two).join(":");
+  if (day(date) === day(new Date())) return time;
+  return `${part("FullYear")}-${two(part("Month") + 1)}-${two(part("Date"))} ${time}`;
+}
+
+// A moment in the zone that is chosen, in UTC when pointed at.
 export function instant(moment) {
   if (moment === undefined || moment === null) return "";
   const date = new Date(moment);
   if (Number.isNaN(date.getTime())) return String(moment);
-  const isToday = date.toDateString() === new Date().toDateString();
-  const shown = isToday ? date.toLocaleTimeString() : date.toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
-  return element("time", { dateTime: date.toISOString(), title: date.toISOString() }, shown);
+  return element("time", { dateTime: date.toISOString(), title: date.toISOString() }, clockTime(date));
 }
 
 // A payload: as text where it is one that can be shown, else its bytes.
-export function shownValue(base64) {
+export function shownValue(base64, path = "", unit = "") {
   if (base64 === undefined) return element("span", { className: "quiet" }, "–");
-  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-  const text = readText(bytes);
-  const whole = text ?? Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
-  const shown = whole.length > LONGEST ? `${whole.slice(0, LONGEST)}…` : whole;
-  const made = element(text === null ? "code" : "span", {}, shown);
-  if (text === null) made.title = `${bytes.length} bytes`;
-  if (text === "") made.append(element("span", { className: "quiet" }, "empty"));
-  return made;
+  const text = textOf(base64);
+  if (text === "") return element("span", { className: "quiet" }, "empty");
+  if (text === null) {
+    const bytes = bytesOf(base64);
+    const pairs = Array.from(bytes.subarray(0, LONGEST), (byte) => byte.toString(16).padStart(2, "0"));
+    return element("code", { title: `${bytes.length} bytes` }, shortened(pairs.join(" ")));
+  }
+  const type = declaredFor(path)?.type;
+  if (type === "boolean" && /^[01]$/.test(text)) return element("span", {}, text === "1" ? "true" : "false");
+  if (type === "time" && /^\d{1,12}$/.test(text)) return element("span", {}, instant(Number(text) * 1000));
+  const shown = element("span", {}, shortened(text));
+  if (unit && numberOf(base64, path) !== null) shown.append(element("span", { className: "unit" }, ` ${unit}`));
+  return shown;
 }
 
-function readText(bytes) {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    return /[\p{Cc}\p{Cf}\p{Co}\p{Cn}]/u.test(text) ? null : text;
-  } catch {
-    return null;
-  }
+function shortened(text) {
+  return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
 }

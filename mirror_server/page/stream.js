@@ -1,5 +1,7 @@
 // Server-sent events read with fetch, because an EventSource cannot send an access key.
 
+import { Refused, reasonOf } from "./interface.js";
+
 const SILENT_MILLISECONDS = 40_000;
 const LONGEST_PAUSE_SECONDS = 30;
 
@@ -18,7 +20,7 @@ export async function* readEvents(url, { key, signal, opened, closed }) {
       if (!answer.ok) {
         // A log that is new does not know the position; of all else only a failure of the server passes by itself.
         if (answer.status === 400 && last !== null) last = null;
-        else if (answer.status < 500 && answer.status !== 429) throw new Error((await answer.json()).message);
+        else if (answer.status < 500 && answer.status !== 429) throw new Refused(answer.status, await reasonOf(answer));
       } else {
         pauseSeconds = 1;
         opened();

@@ -25,11 +25,11 @@ from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
-from mirror_server.log import NotificationLog
-from mirror_server.service.words import EXPIRY, WAITING
-from mirror_server.store import commands, devices
+from mirror_server.notifications.log import NotificationLog
+from mirror_server.store import commands, devices, resources
 from mirror_server.store.database import Database
-from mirror_server.store.devices import ReportedValue
+from mirror_server.store.process_messages import EXPIRY, WAITING
+from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
 
 
@@ -169,7 +169,7 @@ class CommandService:
         )
         command_id = commands.insert(session, command)
         if request.is_write:
-            current = devices.desired(session, device_id, request.path)
+            current = resources.desired(session, device_id, request.path)
             value = write_accepted(
                 current,
                 command_id=command_id,
@@ -178,11 +178,11 @@ class CommandService:
                 content_type=request.content_type or DEFAULT_CONTENT_TYPE,
                 at=now,
             )
-            devices.put_desired(session, device_id, request.path, value)
+            resources.put_desired(session, device_id, request.path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.after_commit(lambda: self._wake(device_id))
-        session.tell(f"{EXPIRY} {command.expires_at}")
-        session.tell(f"{WAITING} {device_id}")
+        session.notify(f"{EXPIRY} {command.expires_at}")
+        session.notify(f"{WAITING} {device_id}")
         return command
 
     def _end(
@@ -223,13 +223,13 @@ class CommandService:
         """Store the value that a read brought."""
         if command.request.method == "GET" and content is not None:
             value = reported_value(command.device_id, command.request.path, content, now, "read")
-            devices.report(session, [value])
+            resources.report(session, [value])
 
     def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
-        current = devices.desired(session, command.device_id, command.request.path)
+        current = resources.desired(session, command.device_id, command.request.path)
         value = write_finished(current, command_id=command.command_id, category=category, at=now)
         if value is not None:
-            devices.put_desired(session, command.device_id, command.request.path, value)
+            resources.put_desired(session, command.device_id, command.request.path, value)
 
 
 def reported_value(
@@ -256,7 +256,7 @@ def _find_placed(session: Session, placement: Placement, async_id: str, free_sin
 
 
 def _check_path(session: Session, device_id: str, path: str) -> None:
-    if not devices.knows_path(session, device_id, path):
+    if not resources.knows_path(session, device_id, path):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 

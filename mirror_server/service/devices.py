@@ -16,21 +16,23 @@ from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
 from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
-from mirror_server.log import NotificationLog
+from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
-from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, subscriptions
+from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
-from mirror_server.store.devices import AnnouncedResource, Condition, DeviceRow, ReportedValue, ResourceRow
+from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.store.subscriptions import Hearing
 
 _CONTACTS_AT_ONCE = 1000
-"""Of how many devices the last contact is noted in one piece of work, which holds up all others."""
+"""The most devices whose last contact is noted in one piece of work, which holds up all others."""
 
 _ROWS_FOR_CONTACTS = 2000
-"""Of how many entries of a log the contacts of a device are taken; to look at them takes about a millisecond."""
+"""How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
 _MOST_CONTACTS = 50
 
 
@@ -46,7 +48,7 @@ Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
 
 
 @dataclass(slots=True)
-class _HeldObject:
+class _CachedObject:
     """A device as it is told to all applications but those that are told why a write of theirs failed.
 
     It is that of the device at ``revision``, which was the newest at ``version`` of the database.
@@ -95,7 +97,7 @@ class DeviceService:
         self._contact = contact
         self._expiry_due = expiry_due
         self._new_device_id = new_device_id
-        self._held: HeldPages[_HeldObject] = HeldPages()
+        self._cache: LruCache[_CachedObject] = LruCache()
 
     def device_object(
         self, app_id: str, device_id: str, encode: Encode, version: Hashable | None = None
@@ -112,21 +114,21 @@ class DeviceService:
         Raises:
             Refusal: There is no such device (404).
         """
-        held = self._held.get(device_id)
-        if held is None or not self._is_current(held, device_id, version):
+        cached = self._cache.get(device_id)
+        if cached is None or not self._is_current(cached, device_id, version):
             with self._database.read() as session:
                 device = _known(session, device_id)
-                resources = devices.resources(session, device_id)
-            held = _encode_for_all(encode, device, resources, version)
-            self._held.put(device_id, held)
-        return held.for_issuers.get(app_id, held.for_others)
+                resources = stored_resources.of_device(session, device_id)
+            cached = _encode_for_all(encode, device, resources, version)
+            self._cache.put(device_id, cached)
+        return cached.for_issuers.get(app_id, cached.for_others)
 
-    def _is_current(self, held: _HeldObject, device_id: str, version: Hashable | None) -> bool:
-        if version is not None and version == held.version:
+    def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
+        if version is not None and version == cached.version:
             return True
-        if self._database.look(lambda session: devices.revision(session, device_id)) != held.revision:
+        if self._database.look(lambda session: devices.revision(session, device_id)) != cached.revision:
             return False
-        held.version = version
+        cached.version = version
         return True
 
     def device(self, device_id: str) -> DeviceRow:
@@ -158,7 +160,7 @@ class DeviceService:
         """
         with self._database.read() as session:
             _known(session, device_id)
-            return devices.announced(session, device_id)
+            return stored_resources.announced(session, device_id)
 
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -244,7 +246,7 @@ class DeviceService:
         # Of several values of one resource nobody will see any but the last.
         last = {(each.device_id, each.path): (each, hearing) for each, hearing in told}
         values = [_observed_value(each, now, hearing) for each, hearing in last.values()]
-        devices.report(session, values, contact_at=now)
+        stored_resources.report(session, values, contact_at=now)
 
     def _go_on_deleting(self, instant: Instant) -> None:
         self._database.insist(lambda session: self.delete_silent_since(session, instant))
@@ -266,7 +268,7 @@ class DeviceService:
         )
 
     def _announce(self, session: Session, device_id: str, resources: Sequence[IntroducedResource]) -> None:
-        devices.announce(
+        stored_resources.announce(
             session,
             device_id,
             [
@@ -296,7 +298,7 @@ class DeviceService:
             queue_mode=bool(row.queue_mode),
             resources=[
                 (resource.path, resource.resource_type, resource.content_type, resource.observable)
-                for resource in devices.announced(session, row.device_id)
+                for resource in stored_resources.announced(session, row.device_id)
             ],
             at=at,
         )
@@ -334,7 +336,7 @@ def _observed_value(observation: Observation, now: Instant, hearing: Hearing) ->
 
 def _encode_for_all(
     encode: Encode, device: DeviceRow, resources: Sequence[ResourceRow], version: Hashable | None
-) -> _HeldObject:
+) -> _CachedObject:
     """Encode a device once, and once more for each application that is told why a write of its own failed."""
 
     def encoded(app_id: str | None) -> EncodedObject:
@@ -342,7 +344,7 @@ def _encode_for_all(
         return EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
 
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
-    return _HeldObject(encoded(None), {str(app_id): encoded(app_id) for app_id in issuers}, device.revision, version)
+    return _CachedObject(encoded(None), {str(app_id): encoded(app_id) for app_id in issuers}, device.revision, version)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

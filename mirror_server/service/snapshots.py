@@ -11,7 +11,8 @@ from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.places import Places
+from mirror_server.service.lru_cache import LruCache
+from mirror_server.service.slots import Slots
 from mirror_server.store import devices, logs, revisions, snapshots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
@@ -111,15 +112,17 @@ class SnapshotService:
         database: What is shown.
         clock: Domain time.
         share: Which part of those that are open at once one application may have.
+
+    Attributes:
+        encoded_pages: What was encoded of them lately.
     """
 
     def __init__(self, database: Database, clock: Clock, share: float) -> None:
         self._database = database
         self._clock = clock
+        self.encoded_pages: LruCache[EncodedPage] = LruCache()
         what = "snapshots are being sent"
-        self._places = Places(
-            _MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS
-        )
+        self._slots = Slots(_MOST_AT_ONCE, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=_AGAIN_SECONDS)
 
     def open(self, app_id: str, selection: Selection) -> Snapshot:
         """A snapshot as of now; whoever opens it closes it.
@@ -127,11 +130,11 @@ class SnapshotService:
         Raises:
             Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
         """
-        refusal = self._places.take(app_id)
+        refusal = self._slots.acquire(app_id)
         if refusal is not None:
             raise refusal
         with ExitStack() as stack:
-            stack.callback(partial(self._places.give_back, app_id))
+            stack.callback(partial(self._slots.release, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read())

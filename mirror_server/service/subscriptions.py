@@ -13,13 +13,13 @@ from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.messages import NOTIFICATIONS
-from mirror_server.delivery import Job
+from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Observation, Observe, Outcome
-from mirror_server.log import NotificationLog
+from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
-from mirror_server.service.words import AGAIN, WAITING
-from mirror_server.store import devices, subscriptions
+from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
+from mirror_server.store.process_messages import AGAIN, WAITING
 from mirror_server.store.session import Session
 
 _STATES = {
@@ -170,9 +170,9 @@ class SubscriptionService:
         initial = answer.content
         if initial is None:
             return
-        known = devices.known(session, device_id, path)
+        known = resources.known(session, device_id, path)
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        devices.report(session, [reported_value(device_id, path, initial, now, "subscription", changed_at)])
+        resources.report(session, [reported_value(device_id, path, initial, now, "subscription", changed_at)])
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
         self.notify(session, [(Observation(device_id, path, initial, changed_at), device.endpoint_name, app_ids)])
 
@@ -181,7 +181,9 @@ class SubscriptionService:
         self._log.append_all(session, NOTIFICATIONS, _entries(told))
 
     def _presubscribe(self, session: Session, device: devices.DeviceRow, rules: dict[str, str]) -> None:
-        observable = [resource.path for resource in devices.announced(session, device.device_id) if resource.observable]
+        observable = [
+            resource.path for resource in resources.announced(session, device.device_id) if resource.observable
+        ]
         for app_id, text in rules.items():
             matching = [
                 rule
@@ -204,11 +206,11 @@ class SubscriptionService:
 
     def _ask_again_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._ask_again(device_id))
-        session.tell(f"{AGAIN} {device_id}")
+        session.notify(f"{AGAIN} {device_id}")
 
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
-        session.tell(f"{WAITING} {device_id}")
+        session.notify(f"{WAITING} {device_id}")
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:
@@ -246,7 +248,7 @@ def _entries(
             yield app_id, observation.device_id, event
 
 
-def _is_news(known: devices.Known, answer: Answer) -> bool:
+def _is_news(known: resources.Known, answer: Answer) -> bool:
     """Whether an initial value is a change that no observation event told: a read may have brought it first."""
     if answer.content is None or answer.content.payload != known.value:
         return True
@@ -262,7 +264,7 @@ def _check_observable(session: Session, device_id: str, path: str) -> None:
     if not device.registered:
         message = "the device is not registered; a presubscription rule subscribes it as soon as it is"
         raise Refusal(400, message, reason="DEVICE_NOT_REGISTERED")
-    observable = {resource.path: resource.observable for resource in devices.announced(session, device_id)}
+    observable = {resource.path: resource.observable for resource in resources.announced(session, device_id)}
     if path not in observable:
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("path", message, reason="RESOURCE_NOT_FOUND")

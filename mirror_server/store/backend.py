@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -13,69 +13,46 @@ from mirror_server.store.session import Session
 T = TypeVar("T")
 
 
-class Colleague(Protocol):
-    """A server as its neighbours need it. Nothing here may block for long."""
+class Election(Protocol):
+    """How the processes on a database elect a leader and send each other messages; it raises StorageFailed alone."""
 
-    def hear(self, word: str) -> None:
-        """Another process says something."""
+    process_id: str
+    """This process, as its transactions know it."""
+
+    token: str
+    """What is stored while this process is the leader; empty while it is not."""
+
+    def try_lock(self) -> bool:
+        """Take the lock that one process at a time has; gives whether it was free."""
         ...
 
-    def look_around(self) -> None:
-        """Words may have been missed: look at everything they could have been about."""
+    def unlock(self) -> None:
+        """Give the lock back."""
         ...
 
-    def take_duty(self) -> None:
-        """From now on this process is on duty."""
+    def leader_token(self) -> str | None:
+        """The token that the leader stored; ``None`` where there never was one."""
         ...
 
-    def resume_duty(self) -> None:
-        """This process is on duty still, and nobody else was meanwhile."""
+    def listen(self) -> None:
+        """Begin to receive messages, and let them see that this process is alive."""
         ...
 
-    def pause_duty(self) -> None:
-        """Whether this process is still on duty is not known: begin nothing that others could do as well."""
+    def messages(self, seconds: float) -> Iterator[str]:
+        """The messages of the others, for so long."""
         ...
 
-    def give_up_duty(self) -> None:
-        """Another process is on duty: forget what is under way."""
+    def end_messages(self) -> None:
+        """End the wait for messages before its time."""
         ...
 
-
-class Neighbours(Protocol):
-    """The other processes on the database."""
-
-    @property
-    def is_on_duty(self) -> bool:
-        """Whether this process is on duty, as far as it knows."""
-        ...
-
-    def start(self, colleague: Colleague) -> None:
-        """Begin to listen; returns when this process is on duty, or knows that another one is.
-
-        Raises:
-            DatabaseError: The database does not answer.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Listen no more; until it is closed no other process takes over."""
+    def reconnect(self) -> bool:
+        """Connect anew, without the lock; gives whether the database answers."""
         ...
 
     def close(self) -> None:
-        """Let another process take over."""
+        """Close the connection; the lock goes with it."""
         ...
-
-
-class Member(Protocol):
-    """One of the processes on a database, as its transactions know it."""
-
-    process_id: str
-    duty_token: str | None
-    """What is stored while this process is on duty, empty while it is not; ``None`` where it takes no part in this."""
-
-
-Write = Callable[[Callable[[Session], None]], None]
-"""Stores something, and returns when it is on disk."""
 
 
 class Backend(Protocol):
@@ -90,8 +67,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def on_duty(self) -> bool:
-        """Whether in the transaction that is open this process is the one on duty, or no others are there."""
+    def is_leader(self) -> bool:
+        """Whether in the transaction that is open this process is the leader, or no others are there."""
         ...
 
     def begin(self) -> None:
@@ -142,16 +119,11 @@ class Backend(Protocol):
         """
         ...
 
-    def meet(self, write: Write, *, options: str, is_alone: bool) -> Neighbours | None:
-        """Take part in what several processes on one database do together; ``None`` where there can be one only.
-
-        Args:
-            write: Stores something, and returns when it is on disk.
-            options: What all processes must have in common, in words for a message.
-            is_alone: Whether this process can only be the only one.
+    def election(self) -> Election | None:
+        """Take part in the election of a leader; ``None`` where there can be one process only.
 
         Raises:
-            DatabaseError: Processes that cannot work together with this one serve the database.
+            DatabaseError: The database cannot be opened.
         """
         ...
 

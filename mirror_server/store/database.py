@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror_server.store import maintenance
-from mirror_server.store.backend import Backend, Neighbours
+from mirror_server.store.backend import Backend, Election
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite import SqliteBackend, damaged_tables
+from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.url import DEFAULT_URL, is_postgresql, path_of
 from mirror_server.store.writer import Writer
 
@@ -68,20 +68,20 @@ class Database:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.submit`."""
         return self._writer.submit(work)
 
-    def insist(self, work: Callable[[Session], T], *, of_duty: bool = True) -> Future[T]:
+    def insist(self, work: Callable[[Session], T], *, by_leader: bool = True) -> Future[T]:
         """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.submit`.
 
-        What happened to devices and channels is the business of the process on duty, and dropped when this is not it
-        any more.
+        What happened to devices and channels is the business of the leader, and dropped when this process leads no
+        more.
         """
-        return self._writer.submit(work, insists=True, of_duty=of_duty)
+        return self._writer.submit(work, insists=True, by_leader=by_leader)
 
     def insist_together(self, work: Callable[[Session, list[T]], None], items: Sequence[T]) -> Future[None]:
         """Run ``work`` with these items as :meth:`insist` does, once for all calls that come one right after the other.
 
         Each call is still on its own where one of them fails.
         """
-        return self._writer.submit(work, items=items, insists=True, of_duty=True)
+        return self._writer.submit(work, items=items, insists=True, by_leader=True)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
@@ -116,9 +116,9 @@ class Database:
         """Tells this process from the others on the database."""
         return self._backend.process_id
 
-    def meet(self, *, options: str, is_alone: bool) -> Neighbours | None:
-        """Take part in what several processes on one database do together; see :meth:`Backend.meet`."""
-        return self._backend.meet(self.write, options=options, is_alone=is_alone)
+    def election(self) -> Election | None:
+        """Take part in the election of a leader; see :meth:`Backend.election`."""
+        return self._backend.election()
 
     def violations(self) -> list[Violation]:
         """What is wrong with what is stored."""
@@ -153,7 +153,7 @@ def _open(url: str, *, must_exist: bool, as_it_is: bool) -> Backend:
 def _postgresql(url: str) -> Backend:
     """That of PostgreSQL, whose driver is there only where it is wanted."""
     try:
-        from mirror_server.store.postgresql import PostgresBackend  # noqa: PLC0415 - needs an extra
+        from mirror_server.store.postgresql.backend import PostgresBackend  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise DatabaseError(
             f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"

@@ -1,25 +1,18 @@
-"""Devices and their resources: the mirror itself. Source: specification 2."""
+"""Devices as the directory knows them. Source: specification 2.1; wire.md 6."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from mirror_sdk.wire.device_object import DesiredStatus, Origin
-from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import Session
 
 _DEVICE = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
     " created_at, updated_at, last_contact_at, registration_expires_at, revision"
-)
-RESOURCE_COLUMNS = (
-    "path, subscribed, subscribed_at, reported_value, reported_content_type, reported_at, reported_expires_at,"
-    " reported_origin, reported_revision, desired_value, desired_content_type, desired_status, desired_at,"
-    " desired_updated_at, requested_at, desired_category, desired_app_id, desired_revision"
 )
 
 
@@ -41,76 +34,6 @@ class DeviceRow:
     last_contact_at: Instant
     registration_expires_at: Instant
     revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceRow:
-    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
-
-    ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; ``None`` where an older version stored it and its time did not tell the order.
-    """
-
-    path: str
-    subscribed: int
-    subscribed_at: Instant | None
-    reported_value: bytes | None
-    reported_content_type: str | None
-    reported_at: Instant | None
-    reported_expires_at: Instant | None
-    reported_origin: str | None
-    reported_revision: int | None
-    desired_value: bytes | None
-    desired_content_type: str | None
-    desired_status: int | None
-    desired_at: Instant | None
-    desired_updated_at: Instant | None
-    requested_at: Instant | None
-    desired_category: str | None
-    desired_app_id: str | None
-    desired_revision: int | None
-
-
-class ReportedValue(NamedTuple):
-    """A value that was received from a device, and by what it came.
-
-    ``changed_at`` is the time that its observation event tells; ``None`` for a value that was read.
-    """
-
-    value: bytes
-    content_type: str
-    origin: Origin
-    at: Instant
-    expires_at: Instant | None
-    device_id: str
-    path: str
-    changed_at: Instant | None = None
-
-
-_REPORT = (
-    "UPDATE resources SET reported_value = ?, reported_content_type = ?, reported_origin = ?, reported_at = ?,"
-    " reported_expires_at = ?, reported_revision = ?, heard_at = COALESCE(?, heard_at),"
-    " changed_at = COALESCE(?, changed_at) WHERE device_id = ? AND path = ?"
-)
-
-
-class Known(NamedTuple):
-    """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
-
-    value: bytes | None
-    origin: str | None
-    changed_at: Instant | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedResource:
-    """A resource as the device announces it now."""
-
-    path: str
-    resource_type: str
-    content_type: str
-    observable: bool
-    auto_observed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,134 +185,6 @@ def silent_since(session: Session, instant: Instant) -> list[str]:
 def delete(session: Session, device_id: str) -> None:
     """Delete a device with all that belongs to it."""
     session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
-
-
-def resources(session: Session, device_id: str) -> list[ResourceRow]:
-    """All resources the device has ever introduced."""
-    rows = session.rows(f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id", device_id=device_id)
-    return [ResourceRow(*row) for row in rows]
-
-
-def announced(session: Session, device_id: str) -> list[AnnouncedResource]:
-    """The resources the device has now."""
-    rows = session.rows(
-        "SELECT path, resource_type, content_type, observable, auto_observed FROM resources"
-        " WHERE device_id = :device_id AND present = 1",
-        device_id=device_id,
-    )
-    return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
-
-
-def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
-    """Take the device's structure into the mirror: new resources are added, none is ever removed."""
-    session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
-    session.run_many(
-        "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, auto_observed)"
-        " VALUES (?, ?, 1, ?, ?, ?, ?)"
-        " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
-        " content_type = excluded.content_type, observable = excluded.observable,"
-        " auto_observed = excluded.auto_observed",
-        [
-            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
-            for each in announced_now
-        ],
-    )
-    revisions.note_change(session, [device_id])
-
-
-def knows_path(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever introduced the resource."""
-    return bool(
-        session.scalar(
-            "SELECT 1 FROM resources WHERE device_id = :device_id AND path = :path", device_id=device_id, path=path
-        )
-    )
-
-
-def known(session: Session, device_id: str, path: str) -> Known:
-    """What the mirror knows of a resource."""
-    row = session.row(
-        "SELECT reported_value, reported_origin, changed_at FROM resources"
-        " WHERE device_id = :device_id AND path = :path",
-        device_id=device_id,
-        path=path,
-    )
-    return Known(*row) if row else Known(None, None, None)
-
-
-def heard_of_simulated(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    The value is ``None`` where another has been read since.
-    """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END, heard_at"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE heard_at IS NOT NULL"
-    )
-
-
-def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> None:
-    """Store values that were received from devices.
-
-    Args:
-        session: The transaction.
-        values: The values, in the order in which they were received.
-        contact_at: When they came, where that is not noted otherwise.
-    """
-    revision = revisions.note_change(session, [value.device_id for value in values], contact_at=contact_at)
-    rows = [_row_of(value, revision) for value in values]
-    if session.run_many(_REPORT, rows) < len(rows):
-        session.run_many(
-            "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
-            " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
-            [(value.device_id, value.path, value.content_type) for value in values],
-        )
-        session.run_many(_REPORT, rows)
-
-
-def _row_of(value: ReportedValue, revision: int) -> tuple[bytes | str | int | None, ...]:
-    """A value as :data:`_REPORT` takes it."""
-    heard_at = None if value.changed_at is None else value.at
-    return (*value[:5], revision, heard_at, value.changed_at, value.device_id, value.path)
-
-
-def desired(session: Session, device_id: str, path: str) -> Desired | None:
-    """The last desired value of a resource."""
-    row = session.row(
-        "SELECT desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
-        " requested_at, desired_updated_at, desired_category"
-        " FROM resources WHERE device_id = :device_id AND path = :path AND desired_status IS NOT NULL",
-        device_id=device_id,
-        path=path,
-    )
-    if row is None:
-        return None
-    command_id, app_id, value, content_type, status, *rest = row
-    return Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
-
-
-def put_desired(session: Session, device_id: str, path: str, desired_value: Desired) -> None:
-    """Store the desired value of a resource."""
-    revision = revisions.note_change(session, [device_id])
-    session.run(
-        "UPDATE resources SET desired_command_id = :command_id, desired_app_id = :app_id, desired_value = :value,"
-        " desired_content_type = :content_type, desired_status = :status, desired_at = :desired_at,"
-        " requested_at = :requested_at, desired_updated_at = :status_updated_at, desired_category = :category,"
-        " desired_revision = :revision"
-        " WHERE device_id = :device_id AND path = :path",
-        device_id=device_id,
-        path=path,
-        command_id=desired_value.command_id,
-        app_id=desired_value.app_id,
-        value=desired_value.value,
-        content_type=desired_value.content_type,
-        status=int(desired_value.status),
-        desired_at=desired_value.desired_at,
-        requested_at=desired_value.requested_at,
-        status_updated_at=desired_value.status_updated_at,
-        category=desired_value.category,
-        revision=revision,
-    )
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The processes on one database: who is on duty, and what they ask of each other."""
+"""The processes on one database: which one leads, and what they ask of each other."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from mirror_server.core.instants import Instant
 from mirror_server.store import settings
 from mirror_server.store.session import Session
 
-_DUTY = "duty"
+_LEADER = "duty"
+"""The name under which databases have it since there is such a process."""
+
 _ALIVE = 0x6D6972
 
 
-def duty(session: Session) -> str | None:
-    """The token of the process on duty, which is new each time a process takes over."""
-    return settings.get(session, _DUTY)
+def leader(session: Session) -> str | None:
+    """The token of the leader, which is new each time a process takes over."""
+    return settings.get(session, _LEADER)
 
 
-def put_duty(session: Session, token: str) -> None:
-    """Note who is on duty from now on."""
-    settings.put(session, _DUTY, token)
+def put_leader(session: Session, token: str) -> None:
+    """Note who leads from now on."""
+    settings.put(session, _LEADER, token)
 
 
 def note_group(session: Session, process_id: str, group: int, at: Instant) -> str | None:
-    """Note the number of a transaction in the transaction itself; gives the token of the process on duty."""
+    """Note the number of a transaction in the transaction itself; gives the token of the leader."""
     token: str | None = session.scalar(
         "INSERT INTO processes (process_id, last_group, stored_at) VALUES (:process_id, :last_group, :at)"
         " ON CONFLICT (process_id) DO UPDATE SET last_group = excluded.last_group, stored_at = excluded.stored_at"
-        " RETURNING (SELECT value FROM settings WHERE name = :duty)",
+        " RETURNING (SELECT value FROM settings WHERE name = :leader)",
         process_id=process_id,
         last_group=group,
         at=at,
-        duty=_DUTY,
+        leader=_LEADER,
     )
     return token
 
@@ -68,7 +70,7 @@ def forget_before(session: Session, instant: Instant) -> None:
 
 
 def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> None:
-    """Ask something of the process on duty."""
+    """Ask something of the leader."""
     session.run(
         "INSERT INTO relayed_calls (call_id, asked_at, request) VALUES (:call_id, :at, :request)",
         call_id=call_id,

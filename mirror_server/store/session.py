@@ -94,10 +94,10 @@ class Session:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)
 
-    def tell(self, word: str) -> None:
-        """Tell the other processes on the database something, when the transaction is on disk.
+    def notify(self, message: str) -> None:
+        """Send a message to the other processes on the database when the transaction is on disk.
 
-        Where no others can be there, nothing is told.
+        Where no others can be there, nothing is sent.
         """
 
     def mark(self) -> int:

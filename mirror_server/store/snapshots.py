@@ -11,6 +11,7 @@ from mirror_server.store.session import Row, Session
 
 REPORTED_COLUMNS = (
     "path, subscribed, reported_value, reported_content_type, reported_at, reported_expires_at, reported_revision, "
+    "reported_origin, "
     "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END"
 )
 """What a table of states needs of every resource; the last is the size of its desired value, where there is one."""

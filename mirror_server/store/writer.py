@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend
-from mirror_server.store.failures import NotOnDuty, StorageFailed, TooMuchWaiting
+from mirror_server.store.failures import NotLeader, StorageFailed, TooMuchWaiting
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class _Work:
     run: Callable[..., Any]
     future: Future[Any]
     insists: bool
-    of_duty: bool
+    by_leader: bool
     items: Sequence[Any] | None
     """What it is run with, together with those of work of the same kind beside it; ``None`` where it is run alone."""
 
@@ -68,7 +68,7 @@ class Writer:
         *,
         items: Sequence[Any] | None = None,
         insists: bool = False,
-        of_duty: bool = False,
+        by_leader: bool = False,
     ) -> Future[T]:
         """Run work in a transaction.
 
@@ -81,18 +81,19 @@ class Writer:
                 run once, with the items of all in their order.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused.
-            of_duty: Whether it is only to be stored while this process is the one on duty.
+            by_leader: Whether it is only to be stored while this process is the leader.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
-        much waits; :class:`NotOnDuty` where another process has taken over.
+        much waits; :class:`NotLeader` where another process has taken over.
         """
         future: Future[T] = Future()
         with self._changed:
             if not insists and self._unfinished >= self._most_waiting:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
+            # Counted before it is queued, so that the count is not 0 while work is on its way.
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists, of_duty, items))
+        self._queue.put(_Work(run, future, insists, by_leader, items))
         return future
 
     def count_waiting(self) -> int:
@@ -106,6 +107,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish what was submitted, then stop; what still cannot be stored is given up."""
+        # The end stands behind all that was submitted, which is done first.
         self._queue.put(None)
         self._thread.join()
 
@@ -116,6 +118,7 @@ class Writer:
                 continue
             self._postponed = []
             self._process(group)
+            # Behind the effects: what they submitted is counted by now, so that who settles waits for it too.
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
@@ -148,6 +151,7 @@ class Writer:
         effects = self._session.take_effects()
         for outcome in outcomes:
             _resolve(*outcome)
+        # Nobody is told of anything before it is on disk: a crash could take it back.
         for effect in effects:
             _perform_effect(effect)
 
@@ -166,8 +170,8 @@ class Writer:
     def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
         """Run work of one kind once."""
         first = works[0]
-        if first.of_duty and not self._backend.on_duty:
-            return [(work, None, NotOnDuty("another process is on duty")) for work in works]
+        if first.by_leader and not self._backend.is_leader:
+            return [(work, None, NotLeader("another process leads")) for work in works]
         if first.items is None:
             result = first.run(self._session)
         else:

@@ -16,13 +16,22 @@ from mirror_sdk.wire.device_requests import (
 )
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
-from mirror_server import present
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Scope
-from mirror_server.service.commands import CommandService, Placement
+from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.requests import app_id, note, query_integer, query_text, read_body, require_scope, requires
+from mirror_server.views.requests import (
+    app_id,
+    note,
+    query_integer,
+    query_text,
+    read_body,
+    require_scope,
+    requires,
+    services,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -30,52 +39,53 @@ if TYPE_CHECKING:
 _PAGING = ("limit", "after")
 _ASYNC_ID = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
-
-def blueprint(commands: CommandService) -> Blueprint:
-    """The routes that place device requests and list those that wait."""
-    routes = Blueprint("device_requests", __name__)
-
-    @routes.post("/v2/device-requests/<device_id>")
-    @requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
-    def place_device_request(device_id: str) -> Response:
-        async_id = _read_async_id()
-        body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
-        require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
-        placement = Placement(
-            app_id=app_id(),
-            device_id=device_id,
-            request=_read_request(body),
-            async_id=async_id,
-            expiry_seconds=_read_expiry_seconds(body),
-            retries=query_integer("retry", low=0, high=MAX_RETRIES),
-        )
-        # The answer is made when there is no request any more to ask for it.
-        environ = request.environ
-        return when_stored(commands.place(placement), lambda command: _accepted(environ, command))
-
-    @routes.get("/v2/device-requests")
-    @requires(Scope.READ, Scope.WRITE, query=_PAGING)
-    def list_waiting_requests() -> Response:
-        return _waiting(commands, None)
-
-    @routes.get("/v2/device-requests/<device_id>")
-    @requires(Scope.READ, Scope.WRITE, query=_PAGING)
-    def list_waiting_requests_of_device(device_id: str) -> Response:
-        return _waiting(commands, device_id)
-
-    return routes
+routes = Blueprint("device_requests", __name__)
 
 
-def _waiting(commands: CommandService, device_id: str | None) -> Response:
+@routes.post("/v2/device-requests/<device_id>")
+@requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
+def place_device_request(device_id: str) -> Response:
+    """E2: have a device read, written or executed; the answer comes by a notification."""
+    async_id = _read_async_id()
+    body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
+    require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
+    placement = Placement(
+        app_id=app_id(),
+        device_id=device_id,
+        request=_read_request(body),
+        async_id=async_id,
+        expiry_seconds=_read_expiry_seconds(body),
+        retries=query_integer("retry", low=0, high=MAX_RETRIES),
+    )
+    # The answer is made when there is no request any more to ask for it.
+    environ = request.environ
+    return when_stored(services().commands.place(placement), lambda command: _accepted(environ, command))
+
+
+@routes.get("/v2/device-requests")
+@requires(Scope.READ, Scope.WRITE, query=_PAGING)
+def list_waiting_requests() -> Response:
+    """The device requests of this key that wait for an answer."""
+    return _waiting(None)
+
+
+@routes.get("/v2/device-requests/<device_id>")
+@requires(Scope.READ, Scope.WRITE, query=_PAGING)
+def list_waiting_requests_of_device(device_id: str) -> Response:
+    """Those that wait for one device."""
+    return _waiting(device_id)
+
+
+def _waiting(device_id: str | None) -> Response:
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
     after = query_text("after")
     # One more tells that there is more.
-    found = commands.waiting(app_id(), device_id=device_id, after=after, limit=limit + 1)
+    found = services().commands.waiting(app_id(), device_id=device_id, after=after, limit=limit + 1)
     return json_answer(
         {
             "object": "list",
             "data": [
-                present.waiting_request(command, with_device=with_device) for command, with_device in found[:limit]
+                serialize.waiting_request(command, with_device=with_device) for command, with_device in found[:limit]
             ],
             "has_more": len(found) > limit,
             "limit": limit,
@@ -88,8 +98,8 @@ def _waiting(commands: CommandService, device_id: str | None) -> Response:
 def _accepted(environ: WSGIEnvironment, command: Command) -> Response:
     note(environ, async_id=command.async_id)
     answer = json_answer({"async-response-id": command.async_id}, status=202)
-    answer.headers[REQUESTED_AT_HEADER] = present.timestamp(command.requested_at)
-    answer.headers[EXPIRES_AT_HEADER] = present.timestamp(command.expires_at)
+    answer.headers[REQUESTED_AT_HEADER] = serialize.timestamp(command.requested_at)
+    answer.headers[EXPIRES_AT_HEADER] = serialize.timestamp(command.expires_at)
     return answer
 
 

@@ -32,7 +32,7 @@ class Download(Response):
         self.call_on_close(self._closed)
 
     def take(self) -> None:
-        """From now on the one who takes it calls :meth:`release`."""
+        """Hand it over: from now on the one who takes it calls :meth:`release`."""
         self._is_taken = True
 
     def next_chunk(self) -> bytes | None:

@@ -14,7 +14,7 @@ from flask import Response
 
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
-from mirror_server.log import More, NotificationLog
+from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.views.deferred import wait_for
 
 STREAM = "mirror.stream"

@@ -9,15 +9,16 @@ from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
-from mirror_server import present
 from mirror_server.core.errors import Refusal, other_channel
 from mirror_server.core.messages import Extras, compose
-from mirror_server.keys import Scope
-from mirror_server.log import NotificationLog, Page, PlainPolls, beyond_log
+from mirror_server.notifications.log import NotificationLog, Page, beyond_log
+from mirror_server.notifications.polls import PlainPolls
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
 from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_stored
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.duty import asked_by
 from mirror_server.views.event_stream import EventStream
+from mirror_server.views.leader_only import asked_by
 from mirror_server.views.requests import (
     app_id,
     query_choice,
@@ -26,76 +27,89 @@ from mirror_server.views.requests import (
     read_body,
     read_integer,
     requires,
+    services,
     without_head,
 )
-from mirror_server.webhook import Webhooks
 
 _LATEST = "latest"
 _ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
+routes = Blueprint("notifications", __name__)
 
-def blueprint(log: NotificationLog, polls: PlainPolls, webhooks: Webhooks) -> Blueprint:
-    """The routes of both channels."""
-    routes = Blueprint("notifications", __name__)
 
-    @routes.get("/v2/notification/pull")
-    @requires(*_ANY_USE, query=("after", "hold", "noWait"))
-    @without_head
-    def pull() -> Response:
-        held = _read_hold_seconds()
-        after = _read_after(log)
-        if after is not None:
-            return _poll_after(log, after, held)
-        if webhooks.registration(app_id()) is not None:
-            raise other_channel("a webhook", "DELETE /v2/notification/callback")
-        return _plain_poll(polls, held)
+@routes.get("/v2/notification/pull")
+@requires(*_ANY_USE, query=("after", "hold", "noWait"))
+@without_head
+def pull() -> Response:
+    """A long poll: what is new in the log of this key."""
+    held = _read_hold_seconds()
+    parts = services()
+    after = _read_after(parts.log)
+    if after is not None:
+        return _poll_after(parts.log, after, held)
+    if parts.webhooks.registration(app_id()) is not None:
+        raise other_channel("a webhook", "DELETE /v2/notification/callback")
+    return _plain_poll(parts.polls, held)
 
-    @routes.get("/v2/notification/events")
-    @requires(*_ANY_USE, query=("after",))
-    @without_head
-    def stream_events() -> Response:
-        return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
-    @routes.delete("/v2/notification/pull")
-    # Always a success, whatever is with it. Source: wire.md 4.
-    @requires(*_ANY_USE, query=None)
-    def delete_poll_channel() -> Response:
-        return when_stored(polls.delete(app_id()), lambda _: empty_answer())
+@routes.get("/v2/notification/events")
+@requires(*_ANY_USE, query=("after",))
+@without_head
+def stream_events() -> Response:
+    """The log of this key as server-sent events."""
+    log = services().log
+    return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
 
-    @routes.put("/v2/notification/callback")
-    @requires(*_ANY_USE)
-    def put_callback() -> Response:
-        registration = read_body(CallbackRegistration)
-        _check_host(registration.url)
-        if polls.exists(app_id()):
-            raise other_channel("a poll channel", "DELETE /v2/notification/pull")
-        return when_stored(webhooks.register(app_id(), registration), lambda _: empty_answer())
 
-    @routes.get("/v2/notification/callback")
-    @requires(*_ANY_USE)
-    def get_callback() -> Response:
-        row = webhooks.registration(app_id())
-        if row is None:
-            raise _no_callback()
-        return Response(row.registration, content_type="application/json")
+@routes.delete("/v2/notification/pull")
+# Always a success, whatever is with it. Source: wire.md 4.
+@requires(*_ANY_USE, query=None)
+def delete_poll_channel() -> Response:
+    """End long polling; the open poll ends at once."""
+    return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
 
-    @routes.delete("/v2/notification/callback")
-    @requires(*_ANY_USE)
-    def delete_callback() -> Response:
-        return when_stored(webhooks.delete(app_id()), _deleted)
 
-    @routes.get("/v2/notification/channel")
-    @requires(*_ANY_USE)
-    def get_channel() -> Response:
-        row = webhooks.registration(app_id())
-        if row is not None:
-            return json_answer(present.callback_channel(row, webhooks.backlog(app_id())))
-        if not polls.exists(app_id()):
-            message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
-            raise Refusal(404, f"{message} /v2/notification/callback registers a webhook")
-        return json_answer({"delivery_mechanism": "LONG_POLLING"})
+@routes.put("/v2/notification/callback")
+@requires(*_ANY_USE)
+def put_callback() -> Response:
+    """Register a webhook, or replace the one there is."""
+    registration = read_body(CallbackRegistration)
+    _check_host(registration.url)
+    parts = services()
+    if parts.polls.exists(app_id()):
+        raise other_channel("a poll channel", "DELETE /v2/notification/pull")
+    return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_answer())
 
-    return routes
+
+@routes.get("/v2/notification/callback")
+@requires(*_ANY_USE)
+def get_callback() -> Response:
+    """The webhook as it was put."""
+    row = services().webhooks.registration(app_id())
+    if row is None:
+        raise _no_callback()
+    return Response(row.registration, content_type="application/json")
+
+
+@routes.delete("/v2/notification/callback")
+@requires(*_ANY_USE)
+def delete_callback() -> Response:
+    """Remove the webhook."""
+    return when_stored(services().webhooks.delete(app_id()), _deleted)
+
+
+@routes.get("/v2/notification/channel")
+@requires(*_ANY_USE)
+def get_channel() -> Response:
+    """Which notification channel this key has, and how it does."""
+    parts = services()
+    row = parts.webhooks.registration(app_id())
+    if row is not None:
+        return json_answer(serialize.callback_channel(row, parts.webhooks.backlog(app_id())))
+    if not parts.polls.exists(app_id()):
+        message = "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
+        raise Refusal(404, f"{message} /v2/notification/callback registers a webhook")
+    return json_answer({"delivery_mechanism": "LONG_POLLING"})
 
 
 def _check_host(url: str) -> None:
@@ -112,7 +126,7 @@ def _check_host(url: str) -> None:
 
 
 def _read_hold_seconds() -> int:
-    """For how long the poll is held; with ``noWait`` not at all.
+    """How long the poll is held; with ``noWait`` not at all.
 
     Raises:
         Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
@@ -135,7 +149,7 @@ def _read_after(log: NotificationLog) -> int | None:
 
 
 def _read_last_event_id(log: NotificationLog) -> int:
-    """Behind which entry to begin: the header of a client that comes back, or ``after``; else at the end.
+    """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
 
     Raises:
         Refusal: One of them is no position, or it is beyond the end of the log (400).
@@ -199,7 +213,7 @@ def _with_cursor(page: Page) -> Response:
     if page.gap:
         answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
     if page.settled_at is not None:
-        answer.headers[TIME_HEADER] = present.timestamp(page.settled_at)
+        answer.headers[TIME_HEADER] = serialize.timestamp(page.settled_at)
     return answer
 
 

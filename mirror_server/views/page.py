@@ -1,54 +1,60 @@
-"""The page for people."""
+"""The page for people; it and its files hold nothing that is secret, so no key is needed."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 
-from flask import Blueprint, Response, request
+import orjson
+from flask import Blueprint
 
+from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import Refusal
+from mirror_server.views.page_file import TYPES, PageFile, page_file
 from mirror_server.views.requests import requires
 
-_TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _INDEX = "index.html"
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    "Cache-Control": "no-cache",
-    "Referrer-Policy": "no-referrer",
-}
+_OBJECTS = "objects.json"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'self'"
+)
+
+routes = Blueprint("page", __name__)
 
 
-class PageFile(Response):
-    """A file of the page, which a browser may keep and ask for again."""
+@routes.get("/")
+@requires()
+def get_page() -> PageFile:
+    """The page."""
+    return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
 
-def blueprint() -> Blueprint:
-    """The routes of the page and its files; they hold nothing that is secret, so no key is needed."""
-    routes = Blueprint("page", __name__)
-    files = {
-        file.name: file.read_bytes()
-        for file in (resources.files("mirror_server") / "page").iterdir()
-        if file.name.rpartition(".")[2] in _TYPES
+@routes.get("/page/<file>")
+@requires()
+def get_page_file(file: str) -> PageFile:
+    """A file of the page."""
+    if file not in _files():
+        raise Refusal(404, f"the page has no file {file!r}; begin at /")
+    return page_file(file, _files()[file], _POLICY)
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    folder = resources.files("mirror_server") / "page"
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
+    return files | {_OBJECTS: _declared_objects()}
+
+
+def _declared_objects() -> bytes:
+    """What the objects declare: the page has no other source of names, types, units and ranges."""
+    objects = {
+        object_id: {"name": name, "resources": {one: _declaration(declared) for one, declared in resources.items()}}
+        for object_id, (name, resources) in DECLARED_OBJECTS.items()
     }
-
-    @routes.get("/")
-    @requires()
-    def get_page() -> Response:
-        return _answer(files, _INDEX)
-
-    @routes.get("/page/<file>")
-    @requires()
-    def get_page_file(file: str) -> Response:
-        if file not in files:
-            raise Refusal(404, f"the page has no file {file!r}; begin at /")
-        return _answer(files, file)
-
-    return routes
+    content = {"objects": objects, "units_resource": SENSOR_UNITS, "in_those_units": sorted(IN_SENSOR_UNITS)}
+    return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _answer(files: dict[str, bytes], name: str) -> Response:
-    answer = PageFile(files[name], content_type=_TYPES[name.rpartition(".")[2]], headers=_HEADERS)
-    answer.add_etag()
-    answer.make_conditional(request)
-    return answer
+def _declaration(declared: ResourceDeclaration) -> dict[str, object]:
+    return {name: value for name, value in declared._asdict().items() if value}

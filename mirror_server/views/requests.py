@@ -10,20 +10,25 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
-from flask import g, request
+from flask import current_app, g, request
 from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+    from mirror_server.services import Services
+
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
+
+SERVICES = "mirror"
+"""The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
 
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
@@ -85,6 +90,12 @@ def app_id() -> str:
     """The application that asks."""
     identity: str = g.app_id
     return identity
+
+
+def services() -> Services:
+    """The parts of the server that is asked; a view names the one it needs."""
+    parts: Services = current_app.extensions[SERVICES]
+    return parts
 
 
 def request_id(environ: WSGIEnvironment) -> str:

@@ -21,62 +21,60 @@ from mirror_sdk.wire.snapshot import (
     NDJSON,
     Compression,
 )
-from mirror_server import present
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Scope
-from mirror_server.service.held_pages import HeldPages
-from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot, SnapshotService
-from mirror_server.store.devices import RESOURCE_COLUMNS, Condition, DeviceRow, ResourceRow
+from mirror_server.service.keys import Scope
+from mirror_server.service.lru_cache import LruCache
+from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot
+from mirror_server.store.devices import Condition, DeviceRow
+from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
+from mirror_server.views import serialize
 from mirror_server.views.download import Download
 from mirror_server.views.filters import read_filters
-from mirror_server.views.requests import app_id, query_choice, query_integer, requires, without_head
+from mirror_server.views.requests import app_id, query_choice, query_integer, requires, services, without_head
 
 _CHUNK_BYTES = 256 * 1024
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _OWN = {"path", "compression", "changed_after"}
 _OWN_OF_RANGES = "devices_per_range"
 
+routes = Blueprint("snapshots", __name__)
 
-def blueprint(snapshots: SnapshotService) -> Blueprint:
-    """The route of the fleet snapshot."""
-    routes = Blueprint("snapshots", __name__)
-    held: HeldPages[EncodedPage] = HeldPages()
 
-    @routes.get(SNAPSHOT)
-    @requires(Scope.READ, query=None)
-    @without_head
-    def get_snapshot() -> Response:
-        form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
-        if form is None:
-            raise Refusal(
-                406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept"
-            )
-        compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
-        arrow_stream = _arrow_stream() if form == ARROW else None
-        snapshot = snapshots.open(app_id(), _selection())
-        if arrow_stream is None:
-            chunks = _ndjson(snapshot)
-        else:
-            chunks = arrow_stream(snapshot, compression, held, present.snapshot_end(snapshot))
-        headers = {TOTAL_HEADER: str(snapshot.device_count)}
-        return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
+@routes.get(SNAPSHOT)
+@requires(Scope.READ, query=None)
+@without_head
+def get_snapshot() -> Response:
+    """The fleet as of one instant."""
+    form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
+    if form is None:
+        raise Refusal(406, f"a snapshot comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept")
+    compression = cast("Compression", query_choice("compression", COMPRESSIONS) or "none")
+    arrow_stream = _arrow_stream() if form == ARROW else None
+    snapshots = services().snapshots
+    snapshot = snapshots.open(app_id(), _selection())
+    if arrow_stream is None:
+        chunks = _ndjson(snapshot)
+    else:
+        chunks = arrow_stream(snapshot, compression, snapshots.encoded_pages, serialize.snapshot_end(snapshot))
+    headers = {TOTAL_HEADER: str(snapshot.device_count)}
+    return Download(chunks, release=snapshot.close, content_type=form, headers=headers)
 
-    @routes.get(SNAPSHOT_RANGES)
-    @requires(Scope.READ, query=None)
-    def get_device_ranges() -> Response:
-        if request.method == "HEAD":
-            raise Refusal(405, "ranges have no head to show; use GET")
-        size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
-        snapshot = snapshots.open(app_id(), Selection(conditions=_conditions({_OWN_OF_RANGES})))
-        if snapshot.device_count > size * MAX_RANGES:
-            snapshot.close()
-            least = -(-snapshot.device_count // MAX_RANGES)
-            message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
-            raise Refusal.of_field(_OWN_OF_RANGES, message)
-        return Download(_ranges(snapshot, size), release=snapshot.close, content_type="application/json", headers={})
 
-    return routes
+@routes.get(SNAPSHOT_RANGES)
+@requires(Scope.READ, query=None)
+def get_device_ranges() -> Response:
+    """Ranges of device ids of about the same size, to take a snapshot part by part."""
+    if request.method == "HEAD":
+        raise Refusal(405, "ranges have no head to show; use GET")
+    size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
+    snapshot = services().snapshots.open(app_id(), Selection(conditions=_conditions({_OWN_OF_RANGES})))
+    if snapshot.device_count > size * MAX_RANGES:
+        snapshot.close()
+        least = -(-snapshot.device_count // MAX_RANGES)
+        message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
+        raise Refusal.of_field(_OWN_OF_RANGES, message)
+    return Download(_ranges(snapshot, size), release=snapshot.close, content_type="application/json", headers={})
 
 
 def _conditions(own: Collection[str]) -> tuple[Condition, ...]:
@@ -85,7 +83,7 @@ def _conditions(own: Collection[str]) -> tuple[Condition, ...]:
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
     """All of it in one chunk, made apart from the view, which may not wait: every id is passed over."""
-    yield present.device_ranges(snapshot, list(snapshot.pages(size)))
+    yield serialize.device_ranges(snapshot, list(snapshot.pages(size)))
 
 
 def _selection() -> Selection:
@@ -105,7 +103,7 @@ def _read_patterns(patterns: list[str]) -> tuple[str, ...]:
         raise Refusal.of_field("path", str(error)) from None
 
 
-def _arrow_stream() -> Callable[[Snapshot, Compression, HeldPages[EncodedPage], bytes], Generator[bytes]]:
+def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], bytes], Generator[bytes]]:
     try:
         from mirror_server.arrow.stream import arrow_stream  # noqa: PLC0415 - needs an extra, and takes long to import
     except ImportError:
@@ -123,15 +121,15 @@ def _ndjson(snapshot: Snapshot) -> Generator[bytes]:
     for device, resources in _devices(snapshot):
         is_changed = snapshot.is_changed(device)
         text += (
-            present.device_object(present.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
+            serialize.device_object(serialize.device_content(device, resources, snapshot.app_id), snapshot.taken_at)
             if is_changed
-            else present.unchanged_device(device)
+            else serialize.unchanged_device(device)
         )
         text += b"\n"
         if len(text) > _CHUNK_BYTES:
             yield bytes(text)
             text.clear()
-    yield bytes(text) + present.snapshot_end(snapshot) + b"\n"
+    yield bytes(text) + serialize.snapshot_end(snapshot) + b"\n"
 
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:

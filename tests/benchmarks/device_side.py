@@ -20,8 +20,8 @@ from measuring import percentile
 from mirror_server.config import Settings
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.logging_format import configure
-from mirror_server.serve import listen, serve
 from mirror_server.services import Services
+from mirror_server.web.serve import listen, serve
 
 _LAST_SECONDS = 60
 _LOG_BYTES = 2_000_000_000

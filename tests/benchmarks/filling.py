@@ -11,13 +11,14 @@ from pathlib import Path
 
 import orjson
 
-from mirror_server import keys
 from mirror_server.core import events
 from mirror_server.core.messages import NOTIFICATIONS
-from mirror_server.keys import Scope
-from mirror_server.store import devices, logs, subscriptions
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
+from mirror_server.store import devices, logs, resources, subscriptions
 from mirror_server.store.database import Database
-from mirror_server.store.devices import AnnouncedResource, DeviceRow, ReportedValue
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.resources import AnnouncedResource, ReportedValue
 from mirror_server.store.session import Session
 
 _DEVICES_A_TRANSACTION = 500
@@ -70,8 +71,8 @@ def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, 
     announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
     for name in names:
         devices.put(session, _device(name, now))
-        devices.announce(session, name, announced)
-        devices.report(
+        resources.announce(session, name, announced)
+        resources.report(
             session,
             [
                 ReportedValue(

@@ -25,6 +25,8 @@ from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.snapshot.table import snapshot_frame
 from mirror_sdk.wire import device_object
 
 _TIMEOUT_SECONDS = 600
@@ -76,11 +78,11 @@ def snapshot(url: str, key: str) -> pd.DataFrame:
 
 
 def from_file(path: str, _key: str) -> pd.DataFrame:
-    request = SnapshotRequest.of({}, None, None, server="http://localhost")
+    request = SnapshotRequest(selection=Selection(), server="http://localhost")
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
         taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
-    return request.frame(taken, tables)
+    return snapshot_frame(request, taken, tables)
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from typing import Any, cast
 import uvicorn
 from flask import Flask
 
-from mirror_server.app import MirrorApp
-from mirror_server.bridge import Bridge
+from mirror_server.web.app import MirrorApp
+from mirror_server.web.asgi_bridge import Bridge
 
 app = Flask(__name__)
 

@@ -2,7 +2,7 @@
 
 PostgreSQL is one of this machine, started for the benchmark in a folder of its own, with its usual settings: a commit
 is on disk before it is told. It shares its cores with the processes, which a machine of its own would not; the load
-generator has the last core to itself. The process on duty holds the devices, so observations come in at that one alone;
+generator has the last core to itself. The leader holds the devices, so observations come in at that one alone;
 E1 and writes go to all processes in turn.
 """
 
@@ -60,7 +60,7 @@ def measure(run: Run) -> Iterator[Figure]:
 def _sides(
     run: Run,
     filled: Filled,
-    on_duty: Server,
+    leader: Server,
     devices: Program,
     name: str,
     servers: list[Server],
@@ -70,10 +70,10 @@ def _sides(
         f"observation, {name} 1": partial(_observations, run, filled, devices, run.scale.in_flight, 1),
         f"{_LARGE_BATCH}, {name} 1": partial(_observations, run, filled, devices, _GROUPS_IN_FLIGHT, run.scale.batch),
     }
-    requests = {"E1": object_requests(filled), "write": write_requests(on_duty, filled.key)}
+    requests = {"E1": object_requests(filled), "write": write_requests(leader, filled.key)}
     for what, listed in requests.items():
         for count in counts:
-            sides[f"{what}, {name} {count}"] = partial(run.rate, on_duty, listed, servers[1:count])
+            sides[f"{what}, {name} {count}"] = partial(run.rate, leader, listed, servers[1:count])
     return sides
 
 

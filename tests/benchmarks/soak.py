@@ -35,8 +35,8 @@ from run_settings import Run
 from mirror_sdk import MirrorClient
 from mirror_sdk.errors import LimitExceeded, MirrorError
 from mirror_sdk.webhook import WebhookReceiver
-from mirror_server import keys
-from mirror_server.keys import Scope
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
 
 NAME = "soak"

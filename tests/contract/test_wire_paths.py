@@ -75,40 +75,6 @@ def test_a_star_anywhere_else_is_refused(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "matched"),
-    [
-        ({}, True),
-        ({"endpoint-name": "015f2a"}, True),
-        ({"endpoint-name": "sensor-1"}, True),
-        ({"endpoint-name": "sensor-*"}, True),
-        ({"endpoint-name": "sensor"}, False),
-        ({"endpoint-type": "Light"}, True),
-        ({"endpoint-type": "light"}, False),
-        ({"endpoint-name": "015f2a", "endpoint-type": "Heavy"}, False),
-        ({"endpoint-name": "other", "endpoint-type": "Light"}, False),
-    ],
-)
-def test_a_rule_is_held_against_id_name_and_type_of_a_device(rule: dict[str, str], *, matched: bool) -> None:
-    read = PresubscriptionRule.model_validate(rule)
-    assert read.matches_device(device_id="015f2a", endpoint_name="sensor-1", endpoint_type="Light") is matched
-
-
-@pytest.mark.parametrize(
-    ("rule", "matched"),
-    [
-        ({}, True),
-        ({"resource-path": ["*"]}, True),
-        ({"resource-path": ["/3303/*"]}, True),
-        ({"resource-path": ["/3/*", "/3303/0/5700"]}, True),
-        ({"resource-path": ["/3303/0"]}, False),
-        ({"resource-path": ["/3303/0/57000", "/330/*"]}, False),
-    ],
-)
-def test_a_rule_is_held_against_the_resource_path(rule: dict[str, list[str]], *, matched: bool) -> None:
-    assert PresubscriptionRule.model_validate(rule).matches_path("/3303/0/5700") is matched
-
-
-@pytest.mark.parametrize(
     ("route", "path"),
     [
         (routes.DEVICE_OBJECT, "/v3/devices/015f/echo"),

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import BrowserContext
 from process_server import child_environment, wait_until
 
-ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab/tree/(\S+)\?token=(\w+)")
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
 
 
@@ -21,10 +20,6 @@ class JupyterProcess:
     def __init__(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
         self.folder = folder
         self.output_path = folder / "output.txt"
-        # A question about news would lie over what a test clicks.
-        settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-        settings.mkdir(parents=True, exist_ok=True)
-        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
         jupyter = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
@@ -47,9 +42,7 @@ class JupyterProcess:
 
 
 class Lab(JupyterProcess):
-    """A running ``mirror lab``; ``context`` is that of the browser its pages are shown in."""
-
-    context: BrowserContext | None = None
+    """A running ``mirror lab``."""
 
     def __init__(self, folder: Path, *options: str, **variables: str) -> None:
         program = "from mirror_sdk.cli import main; main()"

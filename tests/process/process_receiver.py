@@ -5,31 +5,29 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
+from email.message import Message as Headers
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from process_server import Application
 
+Message = dict[str, list[dict[str, Any]]]
 
-class Receiver:
-    """An application's callback endpoint; it takes its time, and sometimes fails."""
 
-    def __init__(self, seed: int) -> None:
-        self.batches: list[list[str]] = []
-        self.unexpected: list[str] = []
-        chance, lock, receiver = random.Random(seed), threading.Lock(), self
+class CallbackServer:
+    """A callback endpoint.
 
+    Args:
+        take: Given each message and its headers, on a thread of its own; gives the status to answer with.
+    """
+
+    def __init__(self, take: Callable[[Message, Headers], int]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                uids = [entry["uid"] for entries in message.values() for entry in entries]
-                if "x-round" not in self.headers:
-                    receiver.unexpected.append(str(self.headers))
-                with lock:
-                    fails = bool(uids) and chance.random() < 0.02
-                    if uids and not fails:
-                        receiver.batches.append(uids)
+                status = take(json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.headers)
                 try:
-                    self.send_response(500 if fails else 204)
+                    self.send_response(status)
                     self.end_headers()
                 except OSError:
                     self.close_connection = True
@@ -46,6 +44,27 @@ class Receiver:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+class Receiver(CallbackServer):
+    """An application's callback endpoint; it takes its time, and sometimes fails."""
+
+    def __init__(self, seed: int) -> None:
+        self.batches: list[list[str]] = []
+        self.unexpected: list[str] = []
+        chance, lock = random.Random(seed), threading.Lock()
+
+        def take(message: Message, headers: Headers) -> int:
+            uids = [entry["uid"] for entries in message.values() for entry in entries]
+            if "x-round" not in headers:
+                self.unexpected.append(str(headers))
+            with lock:
+                fails = bool(uids) and chance.random() < 0.02
+                if uids and not fails:
+                    self.batches.append(uids)
+            return 500 if fails else 204
+
+        super().__init__(take)
 
 
 def register(application: Application, receiver: Receiver, number: int) -> dict[str, object]:

@@ -18,8 +18,8 @@ from typing import Any, Self
 import httpx
 from databases import new_database_url
 
-from mirror_server import keys as access_keys
-from mirror_server.keys import Scope
+from mirror_server.service import keys as access_keys
+from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,8 @@
 """``mirror lab`` as a user starts it: server, JupyterLab and simulated time together, and nothing left afterwards."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +15,14 @@ from process_lab import ADDRESS, MIRROR, Lab
 from process_server import answers, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.examples import list_notebooks
 
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
+LAST_LINES = re.compile(
+    r"^Notebooks, in JupyterLab: (?P<lab>\S+)\nPage of the mirror: (?P<page>\S+)\nStop with Ctrl-C\.$", re.MULTILINE
+)
 
 
 @pytest.fixture
@@ -26,13 +32,22 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     running.close()
 
 
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """For the tests that leave it running."""
+    running = Lab(tmp_path_factory.mktemp("lab"))
+    yield running
+    running.close()
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab, signal_number: int) -> None:
     jupyter, notebook, _ = lab.find(ADDRESS).groups()
     mirror = lab.find(MIRROR)[1]
-    assert notebook == "01_first_steps.ipynb"
+    notebooks = [path.name for path in list_notebooks()]
+    assert notebook == notebooks[0]
     listed = lab.ask("GET", "/api/contents").json()["content"]
-    assert "01_first_steps.ipynb" in [entry["name"] for entry in listed]
+    assert {entry["name"] for entry in listed} >= set(notebooks)
     assert answers(mirror)
 
     lab.process.send_signal(signal_number)
@@ -42,10 +57,10 @@ def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab
         httpx.get(jupyter, trust_env=False, timeout=5)
 
 
-def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(lab: Lab) -> None:
-    jupyter, _, token = lab.find(ADDRESS).groups()
-    host = lab.find(MIRROR)[1]
-    environment = _environment_of(_child_of(lab.process.pid, "jupyterlab"))
+def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: Lab) -> None:
+    jupyter, _, token = shared_lab.find(ADDRESS).groups()
+    host = shared_lab.find(MIRROR)[1]
+    environment = _environment_of(_child_of(shared_lab.process.pid, "jupyterlab"))
     assert environment["API_HOST"] == host
     assert jupyter.startswith("http://127.0.0.1:")
     assert token not in environment["API_KEY"]
@@ -54,6 +69,58 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(lab: Lab) -> N
         bench = Bench(client)
         begun_at = bench.get_clock()
         wait_until(lambda: bench.get_clock() > begun_at, "time to pass")
+
+
+def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -> None:
+    lines = shared_lab.find(LAST_LINES)
+    assert lines["lab"].replace("localhost", "127.0.0.1") == shared_lab.find(ADDRESS)[0]
+    assert shared_lab.output.index("To access the server") < lines.start()
+
+    with httpx.Client(trust_env=False, timeout=30, follow_redirects=True) as visitor:
+        shown = visitor.get(lines["page"])
+    assert shown.status_code == 200
+    assert "<title>" in shown.text
+    key = shown.url.fragment.removeprefix("key=")
+    with MirrorClient(shared_lab.find(MIRROR)[1], key) as client:
+        assert len(client.list_devices()) == 3
+    assert key not in shared_lab.output
+
+    with httpx.Client(trust_env=False, timeout=30, follow_redirects=True) as visitor:
+        visitor.get(lines["lab"])
+        at_a_device = visitor.get(lines["page"].partition("?")[0], params={"device": "0a1b"})
+    assert at_a_device.url.fragment == f"key={key}&device=0a1b"
+
+    kernel = shared_lab.ask("POST", "/api/kernels", json={"name": "python3"}).json()["id"]
+    of_kernel = _environment_of(_child_of(_child_of(shared_lab.process.pid, "jupyterlab"), "ipykernel"))
+    shared_lab.ask("DELETE", f"/api/kernels/{kernel}")
+    assert of_kernel["API_PAGE"] == lines["page"].partition("?")[0]
+
+    stranger = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=30)
+    assert stranger.status_code == 302
+    assert "key" not in stranger.headers["Location"]
+
+
+def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab: Lab) -> None:
+    first, second = (path.name for path in list_notebooks()[:2])
+    assert all_trusted(shared_lab, first)
+    assert all_trusted(shared_lab, second)
+    file = shared_lab.folder / "mirror-notebooks" / second
+    changed = json.loads(file.read_text())
+    changed["cells"][0]["source"] += "."
+    file.write_text(json.dumps(changed))
+    assert not all_trusted(shared_lab, second)
+
+
+def all_trusted(lab: Lab, notebook: str) -> bool:
+    """Whether JupyterLab takes the outputs of all cells for its user's own."""
+    cells = lab.ask("GET", f"/api/contents/{notebook}").json()["content"]["cells"]
+    return all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
+
+
+def test_it_asks_nothing_about_news(shared_lab: Lab) -> None:
+    page = shared_lab.ask("GET", "/lab").text
+    config = json.loads(re.search(r'<script id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    assert "@jupyterlab/apputils-extension:announcements" in config["disabledExtensions"]
 
 
 def test_everything_stops_when_jupyterlab_is_closed(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from process_server import ServerProcess, child_environment
 
-from mirror_server.keys import DEFAULT_SCOPES
+from mirror_server.service.keys import DEFAULT_SCOPES
 
 pytestmark = pytest.mark.process
 

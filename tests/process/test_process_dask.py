@@ -35,7 +35,7 @@ from mirror_sdk.errors import (
 )
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.wire.snapshot import ARROW
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.process
 DEVICES = 40

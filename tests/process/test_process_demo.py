@@ -14,7 +14,7 @@ import pytest
 from process_server import Child, answers, child_environment, read_exports, run_command, wait_until
 
 from mirror_sdk import AuthenticationError, Bench, MirrorClient
-from mirror_sdk.demo import DemoError, DemoServer
+from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.recording import read_recording
 
 pytestmark = pytest.mark.process
@@ -174,7 +174,7 @@ def test_a_given_key_of_another_form_is_told_in_one_line(key: str) -> None:
 @pytest.mark.parametrize("end", ["closes it", "is killed"])
 def test_the_server_ends_with_the_program_that_started_it(end: str, tmp_path: Path) -> None:
     program = (
-        "import sys; from mirror_sdk.demo import DemoServer; server = DemoServer(devices=1);"
+        "import sys; from mirror_sdk.lab.demo import DemoServer; server = DemoServer(devices=1);"
         "print(server.base_url, flush=True); sys.stdin.read(); server.close()"
     )
     with subprocess.Popen(
@@ -203,8 +203,8 @@ def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
 
 
 def test_a_server_that_never_says_where_it_is_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror_sdk.demo.SERVER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
-    monkeypatch.setattr("mirror_sdk.demo._READY_SECONDS", 0.5)
+    monkeypatch.setattr("mirror_sdk.lab.demo.SERVER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr("mirror_sdk.lab.demo._READY_SECONDS", 0.5)
     with pytest.raises(DemoError, match="the server did not start"):
         DemoServer()
 

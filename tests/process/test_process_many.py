@@ -26,7 +26,7 @@ StartServers = Callable[..., list[ServerProcess]]
 
 @pytest.fixture
 def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServers]:
-    """Starts several processes on one database; the first one is on duty."""
+    """Starts several processes on one database; the first one leads."""
     servers: list[ServerProcess] = []
 
     def start(count: int, database_url: str, *options: str) -> list[ServerProcess]:
@@ -57,7 +57,7 @@ def pair(start_servers: StartServers) -> list[ServerProcess]:
 
 @pytest.fixture
 def applications(pair: list[ServerProcess]) -> tuple[Application, Application]:
-    """One application at the process on duty, and the same one at the other process."""
+    """One application at the leader, and the same one at the other process."""
     key = pair[0].key()
     return pair[0].client(key), pair[1].client(key)
 
@@ -204,7 +204,7 @@ def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], 
     assert {each.http.get("/v3/devices").status_code for each in applications} == {401}
 
 
-def test_a_poll_goes_on_at_the_other_process_when_the_one_on_duty_dies(pair, applications, receiver) -> None:
+def test_a_poll_goes_on_at_the_other_process_when_the_leader_dies(pair, applications, receiver) -> None:
     _, second = applications
     device_id = device(second, "d")
     while second.poll(hold=0).status_code == 200:
@@ -242,18 +242,18 @@ def test_a_poll_that_was_passed_on_by_a_process_that_died_takes_nothing_with_it(
     assert response["id"] == "r"
 
 
-def test_processes_that_start_together_make_one_schema_and_one_is_on_duty(tmp_path_factory) -> None:
+def test_processes_that_start_together_make_one_schema_and_one_leads(tmp_path_factory) -> None:
     url = databases.new_postgresql_url("template0")
     servers = [ServerProcess(tmp_path_factory.mktemp("together"), database_url=url) for _ in range(4)]
     try:
         start_all(servers)
         key = servers[0].key()
         texts = [server.client(key).http.get("/metrics").text for server in servers]
-        assert sorted("mirror_on_duty 1.0" in text for text in texts) == [False, False, False, True]
-        on_duty = next(server for server, text in zip(servers, texts, strict=True) if "mirror_on_duty 1.0" in text)
-        assert on_duty.stop() == 0
-        left = [server.client(key).http for server in servers if server is not on_duty]
-        wait_until(lambda: sum("mirror_on_duty 1.0" in http.get("/metrics").text for http in left) == 1, "a successor")
+        assert sorted("mirror_leader 1.0" in text for text in texts) == [False, False, False, True]
+        leader = next(server for server, text in zip(servers, texts, strict=True) if "mirror_leader 1.0" in text)
+        assert leader.stop() == 0
+        left = [server.client(key).http for server in servers if server is not leader]
+        wait_until(lambda: sum("mirror_leader 1.0" in http.get("/metrics").text for http in left) == 1, "a successor")
     finally:
         for server in servers:
             server.close()
@@ -375,7 +375,7 @@ def test_kills_of_any_process_under_load_lose_nothing_and_double_nothing(start_s
 
 
 def _is_served(server: ServerProcess, key: str) -> bool:
-    """Whether a process answers what only the one on duty knows."""
+    """Whether a process answers what only the leader knows."""
     application = Application(server.url, key)
     try:
         return application.http.get("/sim/v1/devices").status_code == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import threading
@@ -10,9 +9,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from process_receiver import CallbackServer, Message
 from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, wait_until
 
 pytestmark = pytest.mark.process
@@ -21,39 +20,24 @@ LEVEL = "/3311/0/5851"
 SOON_SECONDS = 6
 
 
-class SlowReceiver:
+class SlowReceiver(CallbackServer):
     """A callback endpoint that answers when it is let; it keeps what it was sent."""
 
     def __init__(self) -> None:
-        self.messages: list[dict[str, object]] = []
+        self.messages: list[Message] = []
         self.go_on = threading.Event()
-        receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if message:
-                    receiver.messages.append(message)
-                    receiver.go_on.wait(20)
-                try:
-                    self.send_response(204)
-                    self.end_headers()
-                except OSError:
-                    self.close_connection = True
+        def take(message: Message, _: object) -> int:
+            if message:
+                self.messages.append(message)
+                self.go_on.wait(20)
+            return 204
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
+        super().__init__(take)
 
     def close(self) -> None:
         self.go_on.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pandas as pd
 import pytest
-from process_server import CALLS_THIS_MACHINE, ServerProcess, child_environment, wait_until
+from process_server import ServerProcess, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.recording import Recording
@@ -90,15 +90,9 @@ class Scripts:
 
 
 @pytest.fixture(scope="module")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def simulated() -> int:
     """The fleet of the demo. Each test has a key of its own, and looks at the devices it adds."""
-    server = ServerProcess(
-        tmp_path_factory.mktemp("shared"), "--simulate", "12", "--clock", "manual", *CALLS_THIS_MACHINE
-    )
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    return 12
 
 
 @pytest.fixture

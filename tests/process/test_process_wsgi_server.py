@@ -15,11 +15,11 @@ import httpx
 import pytest
 from process_server import Application, decoded, wait_until
 
-from mirror_server import keys
-from mirror_server.app import create_app
 from mirror_server.config import Settings
-from mirror_server.keys import Scope
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.web.app import create_app
 
 pytestmark = pytest.mark.process
 

@@ -13,7 +13,7 @@ from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
 PATIENCE_SECONDS = 60
-_LAST_TURNS = 10
+LAST_TURNS = 10
 
 
 class Loop:
@@ -33,7 +33,7 @@ class Loop:
 
         async def count() -> int:
             # The loop itself closes what httpx leaves of a body that is not read to its end.
-            for _ in range(_LAST_TURNS):
+            for _ in range(LAST_TURNS):
                 await asyncio.sleep(0)
             return len(asyncio.all_tasks()) - 1
 
@@ -43,6 +43,17 @@ class Loop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
+
+
+def pause_in_no_time(client: Any) -> list[float]:
+    """A client of either kind pauses no more between its attempts; the list is filled with how long it would have."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    client._sender._sleep = sleep if isinstance(client, Blocking) else slept.append
+    return slept
 
 
 class Blocking:

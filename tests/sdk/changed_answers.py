@@ -15,28 +15,28 @@ RESOURCES = [
 ]
 
 
-def between(change):
-    """A transport of the server whose answers are changed on the way; made for both kinds of clients."""
+class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Stands between a client of either kind and the server.
 
-    class Sync(httpx.BaseTransport):
-        def __init__(self, inner):
-            self.inner = inner
+    ``before`` sees each request and may fail it unheard; ``change`` gives what becomes of its answer, or loses it.
+    """
 
-        def handle_request(self, request):
-            answer = self.inner.handle_request(request)
-            answer.read()
-            return change(request, answer)
+    def __init__(self, mirror, change=lambda request, answer: answer, *, before=lambda request: None):
+        self._mirror = mirror
+        self._change = change
+        self._before = before
 
-    class Async(httpx.AsyncBaseTransport):
-        def __init__(self, inner):
-            self.inner = inner
+    def handle_request(self, request):
+        self._before(request)
+        answer = self._mirror.transport.handle_request(request)
+        answer.read()
+        return self._change(request, answer)
 
-        async def handle_async_request(self, request):
-            answer = await self.inner.handle_async_request(request)
-            await answer.aread()
-            return change(request, answer)
-
-    return Sync, Async
+    async def handle_async_request(self, request):
+        self._before(request)
+        answer = await self._mirror.async_transport.handle_async_request(request)
+        await answer.aread()
+        return self._change(request, answer)
 
 
 def answer_with(answer, content):

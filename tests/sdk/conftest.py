@@ -1,25 +1,31 @@
 """A real server inside the test, with simulated devices and a clock that stands still, and clients of it."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import gc
+import warnings
+import webbrowser
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from blocking import Blocking, Loop
-from changed_answers import LIGHT, TEMPERATURE, between
+from blocking import LAST_TURNS, Blocking, Loop
+from changed_answers import LIGHT, TEMPERATURE, Between
 from changed_answers import RESOURCES as ALL_KINDS
 from databases import new_database_url
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
-from mirror_server import keys
-from mirror_server.app import create_app
-from mirror_server.bridge import Bridge
-from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
-from mirror_server.keys import Scope
+from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.web.app import create_app
+from mirror_server.web.asgi_bridge import Bridge
 
 URL = "http://mirror.localhost"
 RESOURCES = [
@@ -30,12 +36,30 @@ RESOURCES = [
 
 
 @dataclass
+class EitherTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """For clients of either kind."""
+
+    sync: httpx.WSGITransport
+    twin: httpx.ASGITransport
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self.sync.handle_request(request)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self.twin.handle_async_request(request)
+
+
+@dataclass
 class Mirror:
     """A running server and what a client needs to reach it."""
 
     services: Services
     transport: httpx.WSGITransport
     async_transport: httpx.ASGITransport
+
+    @property
+    def either_transport(self) -> "EitherTransport":
+        return EitherTransport(self.transport, self.async_transport)
 
     def new_key(self, *scopes: Scope) -> str:
         return keys.create(self.services.database, "test", scopes or tuple(Scope), self.services.clock.now())
@@ -64,27 +88,50 @@ def loop() -> Iterator[Loop]:
     assert left == 0
 
 
+@pytest.fixture
+def run(mirror: Mirror) -> Callable[..., Any]:
+    """Runs a scene with an asynchronous client on a new loop; nothing may be left on it, or be warned of."""
+
+    def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
+        async def whole() -> Any:
+            async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
+                result = await asyncio.wait_for(scene(client), 30)
+            for _ in range(LAST_TURNS):
+                await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            return result
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = asyncio.run(whole())
+            gc.collect()
+        return result
+
+    return run
+
+
 @pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def new_client(mirror: Mirror, request: pytest.FixtureRequest) -> Iterator[Callable[..., MirrorClient]]:
-    """Makes clients of either kind; an asynchronous one is wrapped, so that it blocks."""
-    clients: list[Any] = []
+def client_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes clients of either kind of an address; an asynchronous one is wrapped, so that it blocks."""
     loop: Loop | None = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+    with ExitStack() as made:
 
-    def make(*scopes: Scope) -> Any:
-        key = mirror.new_key(*scopes)
-        if loop is None:
-            clients.append(MirrorClient(URL, key, transport=mirror.transport))
-        else:
-            clients.append(Blocking(AsyncMirrorClient(URL, key, transport=mirror.async_transport), loop))
-        return clients[-1]
+        def make(url: str = "http://localhost", key: str = "key", **options: Any) -> Any:
+            if loop is None:
+                return made.enter_context(MirrorClient(url, key, **options))
+            return made.enter_context(Blocking(AsyncMirrorClient(url, key, **options), loop))
 
-    yield make
-    for client in clients:
-        client.close()
+        yield make
 
 
 @pytest.fixture
-def client(new_client: Callable[..., MirrorClient]) -> MirrorClient:
+def new_client(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes clients of either kind of the server, each with a key of its own."""
+    return lambda *scopes: client_of(URL, mirror.new_key(*scopes), transport=mirror.either_transport)
+
+
+@pytest.fixture
+def client(new_client: Callable[..., Any]) -> Any:
     return new_client()
 
 
@@ -120,21 +167,36 @@ def ids(bench: Bench, plain: MirrorClient) -> list[str]:
     return found
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_over(mirror: Mirror, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+@pytest.fixture
+def client_over(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
     """Makes clients whose answers are changed on the way."""
-    made: list[Any] = []
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
+    return lambda change: client_of(URL, mirror.new_key(), transport=Between(mirror, change))
 
-    def make(change: Callable[..., httpx.Response]) -> Any:
-        sync, twin = between(change)
-        key = mirror.new_key()
-        if loop is None:
-            made.append(MirrorClient(URL, key, transport=sync(mirror.transport)))
-        else:
-            made.append(Blocking(AsyncMirrorClient(URL, key, transport=twin(mirror.async_transport)), loop))
-        return made[-1]
 
-    yield make
-    for client in made:
-        client.close()
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a recording is to be."""
+    return tmp_path / "run.parquet"
+
+
+@pytest.fixture
+def observed(client: MirrorClient, bench: Bench, device_id: str) -> Callable[..., datetime]:
+    """Changes the temperature, which is observed, a second after the last change; gives when it is then."""
+    client.subscribe(device_id, TEMPERATURE)
+    bench.advance(1)
+
+    def change(*values: object) -> datetime:
+        for value in values:
+            bench.advance(1)
+            bench.set_value(device_id, TEMPERATURE, value)
+        return bench.get_clock()
+
+    return change
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What would be opened in a browser."""
+    addresses: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", addresses.append)
+    return addresses

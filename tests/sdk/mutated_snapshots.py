@@ -47,6 +47,7 @@ def device(number):
                 "reported_at": _AT,
                 "reported_expires_at": None,
                 "reported_revision": [None, 7, 2**63 - 1, 0, 8][index],
+                "reported_origin": [None, "read", "subscription", "auto_observation", "read"][index],
             }
             for index, path in enumerate(paths)
         ],

@@ -5,10 +5,9 @@ import zlib
 
 import httpx
 import pytest
-from blocking import Blocking
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._answer_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
+from mirror_sdk import MirrorClient
+from mirror_sdk._service.answer_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, ServerError, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW
 
@@ -51,11 +50,9 @@ class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
         self.is_closed = True
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def answered(request):
+@pytest.fixture
+def answered(client_of):
     """Makes clients of either kind whose every answer is this."""
-    made = []
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
 
     def make(status, body, **headers):
         def answer(sent):
@@ -63,16 +60,9 @@ def answered(request):
             stream = {"stream": body} if isinstance(body, Arriving) else {"content": body}
             return httpx.Response(status, headers=told, **stream)
 
-        transport = httpx.MockTransport(answer)
-        if loop is None:
-            made.append(MirrorClient("http://localhost", "key", transport=transport))
-        else:
-            made.append(Blocking(AsyncMirrorClient("http://localhost", "key", transport=transport), loop))
-        return made[-1]
+        return client_of(transport=httpx.MockTransport(answer))
 
-    yield make
-    for client in made:
-        client.close()
+    return make
 
 
 def traced_peak(call):
@@ -149,7 +139,7 @@ def test_what_announces_too_much_is_not_read(answered, tmp_path):
 def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
     large = OBJECT + b" " * (20_000 - len(OBJECT))
     for limit, is_read in ((20_000, True), (19_999, False)):
-        monkeypatch.setattr("mirror_sdk._answer_body.MOST_BYTES", limit)
+        monkeypatch.setattr("mirror_sdk._service.answer_body.MOST_BYTES", limit)
         for body, headers in (
             (large, {}),
             (Arriving(large, 7), {}),

@@ -7,7 +7,9 @@ import pytest
 from changed_answers import LIGHT, TEMPERATURE, UNIT, without_arrow
 
 from mirror_sdk import UnexpectedAnswer
-from mirror_sdk import _operations as ops
+from mirror_sdk._service import operations as ops
+from mirror_sdk.snapshot.request import get_device_ranges
+from mirror_sdk.snapshot.selection import Selection
 
 OBJECT = "/v3/devices/{}/echo"
 
@@ -143,7 +145,7 @@ def test_ranges_that_are_not_of_one_selection():
         data = [{"after": after, "last": last, "device_count": 1} for after, last in bounds]
         return httpx.Response(200, content=json.dumps({"device_count": count, "revision": 1, "data": data}))
 
-    read = ops.get_device_ranges({}, 1).finish
+    read = get_device_ranges(Selection(), 1).finish
     assert read(ranges((None, "b"), ("b", None))).device_count == 2
     assert read(ranges(count=0)).data == []
     for wrong in (

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, UnknownResource, ValueRefused
-from mirror_sdk.values import encode
+from mirror_sdk import AsyncMirrorClient, ClientClosed, ConfigError, MirrorClient, ValueRefused
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -35,11 +34,6 @@ CALLS = {
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a text"),
     "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), ValueRefused, "rotate_bytes='1' must"),
 }
-
-
-@pytest.fixture
-def client(new_client):
-    return new_client()
 
 
 @pytest.fixture
@@ -89,25 +83,6 @@ def test_an_address_that_is_none_is_told(address):
         MirrorClient("http://localhost", None)
 
 
-@pytest.mark.parametrize("content_type", ["0", 0, "text", ""])
-def test_a_value_is_written_under_the_name_of_a_content_type(content_type):
-    with pytest.raises(ValueRefused, match="is no name of a content type; write it like 'text/plain'"):
-        encode(40, "/3311/0/5851", content_type)
-
-
-def test_a_plan_refuses_a_content_type_that_is_none(client, bench):
-    light = bench.add_device("light-1", [{"path": "/3311/0/5851", "value": "10", "writable": True}])
-    rows = {
-        "device_id": [light] * 2,
-        "path": ["/3311/0/5851"] * 2,
-        "value": [40, 40],
-        "content_type": ["0", "text/plain"],
-    }
-    found = client.plan(pd.DataFrame(rows)).frame
-    assert found["decision"].tolist()[0] == "refuse"
-    assert "'text/plain'" in found["reason"][0]
-
-
 @pytest.mark.parametrize("now", [datetime(2026, 1, 5), "2026-01-05", pd.NaT])
 def test_a_moment_without_a_zone_is_refused(client, device_id, now):
     state = client.state_frame()
@@ -116,23 +91,6 @@ def test_a_moment_without_a_zone_is_refused(client, device_id, now):
             ask()
     later = datetime.now(UTC) + timedelta(hours=2)
     assert len(state.mirror.stale("1h", now=later, never_read=True)) == 1
-
-
-@pytest.mark.parametrize("tolerance", ["1", math.nan, -1, {"/3311/0/5850": None}])
-def test_a_tolerance_that_is_no_distance_is_refused(client, device_id, tolerance):
-    with pytest.raises(ValueRefused, match="a tolerance is a distance"):
-        client.state_frame().mirror.drift(tolerance=tolerance)
-
-
-def test_a_resource_that_was_never_introduced_is_told_with_close_ones(client, device_id):
-    for ask in (
-        lambda: client.explain(device_id, "/3311/0/5851"),
-        lambda: client.get_device(device_id)["/3311/0/5851"],
-    ):
-        with pytest.raises(UnknownResource) as caught:
-            ask()
-        assert isinstance(caught.value, KeyError)
-        assert str(caught.value) == f"{device_id} has no resource '/3311/0/5851'; close to it: {SWITCH}"
 
 
 CLOSED = {

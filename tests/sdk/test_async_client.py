@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 import pytest
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, Event, WaitTimeout
-from mirror_sdk._async_sender import MOST_AT_ONCE
+from mirror_sdk import AsyncMirrorClient, ConfigError, Event
+from mirror_sdk._service.async_sender import MOST_AT_ONCE
 
 TEMPERATURE = "/3303/0/5700"
-SWITCH = "/3311/0/5850"
 URL = "http://mirror.localhost"
-
-
-@pytest.fixture
-def run(mirror: Any) -> Callable[[Callable[[AsyncMirrorClient], Awaitable[Any]]], Any]:
-    """Runs a scene with a client on a new loop, on which nothing may be left afterwards."""
-
-    def run(scene: Callable[[AsyncMirrorClient], Awaitable[Any]]) -> Any:
-        async def whole() -> Any:
-            async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-                result = await asyncio.wait_for(scene(client), 30)
-            await asyncio.sleep(0)
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-            return result
-
-        return asyncio.run(whole())
-
-    return run
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -109,16 +90,6 @@ def test_a_cancelled_step_of_the_events_loses_nothing(run, bench, device_id):
     assert run(scene) == [[21.5, 30.0]] * 2
 
 
-def test_events_end_when_none_came_for_so_long_and_after_their_limit(run, device_id):
-    async def scene(client):
-        assert [event async for event in client.events(timeout=0.05)] == []
-        await client.read_value(device_id, TEMPERATURE)
-        assert len([event async for event in client.events(after=0, limit=1)]) == 1
-        assert [event async for event in client.events(after=0, limit=0)] == []
-
-    run(scene)
-
-
 def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
     heard: list[Event] = []
 
@@ -151,20 +122,6 @@ def test_a_callback_may_stop_its_own_watch(run, bench, device_id):
         await until(lambda: not watch.is_running)
 
     run(scene)
-
-
-def test_a_wait_that_is_over_says_that_the_request_may_still_finish(run, bench, device_id):
-    bench.set_online(device_id, False)
-
-    async def scene(client):
-        request = await client.begin_read(device_id, TEMPERATURE)
-        with pytest.raises(WaitTimeout, match="may still finish"):
-            await request.result(0)
-        assert not await request.done()
-        await asyncio.to_thread(bench.set_online, device_id, True)
-        return (await request.result(10)).python
-
-    assert run(scene) == 21.5
 
 
 def test_only_so_many_requests_are_under_way_at_once(mirror, device_id):
@@ -205,36 +162,3 @@ def test_it_runs_on_uvloop(mirror, device_id):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(scene()) == 21.5
-
-
-def test_what_is_safe_to_repeat_is_sent_again_when_its_answer_was_lost(mirror, device_id):
-    lost = 0
-
-    class Losing(httpx.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            nonlocal lost
-            answer = await mirror.async_transport.handle_async_request(request)
-            if request.method == "POST" and lost == 0:
-                lost += 1
-                raise httpx.ReadError("reset", request=request)
-            return answer
-
-    async def scene():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Losing()) as client:
-            client._sender._sleep = lambda seconds: asyncio.sleep(0)
-            request = await client.begin_read(device_id, TEMPERATURE)
-            return (await request.result(10)).python, len(await client.list_device_requests())
-
-    assert asyncio.run(scene()) == (21.5, 0)
-    assert lost == 1
-
-
-def test_a_server_that_is_gone_is_connection_failed():
-    async def scene():
-        async with AsyncMirrorClient("http://127.0.0.1:9", "key") as client:
-            client._sender._sleep = lambda seconds: asyncio.sleep(0)
-            assert not await client.is_healthy()
-            with pytest.raises(ConnectionFailed):
-                await client.get_device("x")
-
-    asyncio.run(scene())

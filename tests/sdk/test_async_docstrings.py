@@ -27,20 +27,15 @@ from mirror_sdk import (
     AsyncMirrorClient,
     AsyncWatch,
     Bench,
-    DeviceRequest,
     MirrorClient,
     WebhookReceiver,
 )
-from mirror_sdk.device_request import PlacedRequest
-from mirror_sdk.plan import AsyncPlan, Plan
+from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
 
 CLASSES = [AsyncBench, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
-TWINS = [(MirrorClient, AsyncMirrorClient), (Bench, AsyncBench), (DeviceRequest, AsyncDeviceRequest), (Plan, AsyncPlan)]
-NAMES = {"close": "aclose"}
-DIFFERENT = {"MirrorClient.events", "MirrorClient.watch", "MirrorClient.record", "Plan.apply", "Plan.stop"}
-"""What waits otherwise than its twin, and says so."""
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = {
     test.name: test
@@ -61,6 +56,7 @@ def public_methods(kind: type) -> dict[str, Callable[..., Any]]:
     }
 
 
+@pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_gives_what_it_shows(mirror: Any, tmp_path: Path, name: str) -> None:
     with (
@@ -117,20 +113,3 @@ def test_each_public_method_has_an_example_that_awaits(kind: type) -> None:
             bare.append(name)
     assert bare == []
     assert kind is not AsyncEvents or "async for" in (kind.__doc__ or "")
-
-
-def prose(method: Callable[..., Any]) -> str:
-    """What stands before the first example."""
-    return (inspect.getdoc(method) or "").partition(">>>")[0].strip()
-
-
-@pytest.mark.parametrize(
-    ("sync", "twin", "name"),
-    [(sync, twin, name) for sync, twin in TWINS for name in public_methods(sync)],
-    ids=lambda part: getattr(part, "__name__", part),
-)
-def test_a_method_says_the_same_of_itself_as_its_twin(sync: type, twin: type, name: str) -> None:
-    ours, theirs = public_methods(sync)[name], public_methods(twin)[NAMES.get(name, name)]
-    assert theirs.__doc__ is not ours.__doc__
-    is_different = f"{sync.__name__}.{name}" in DIFFERENT
-    assert (prose(ours) != prose(theirs)) is is_different

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk._backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from mirror_sdk._service.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 
 
 def test_delays_double_up_to_the_longest():

@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from mirror_sdk._backoff import Backoff
-from mirror_sdk._channels import AnswerPump, Events, LogReader, Watch
-from mirror_sdk._inbox import Inbox
-from mirror_sdk._sender import Sender
+from mirror_sdk._service.backoff import Backoff
+from mirror_sdk._service.channels import AnswerPump, Events, Watch
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
 from mirror_sdk.events import Event, EventKind
@@ -106,18 +107,29 @@ def pump_of(log: Log) -> AnswerPump:
 
 
 def watch_of(log: Log, callback: Any, wants: Any) -> Watch:
-    return Watch(lambda sleep: LogReader(send_to(log), sleep=sleep), callback, wants)
+    reader = LogReader(send_to(log))
+    reader.go_to_end()
+    return Watch(reader, callback, wants)
 
 
 def events_of(log: Log, *, timeout_seconds: float = 60.0, after: int | None = 0) -> Iterator[Event]:
     return Events(reader_of(log, after), timeout_seconds=timeout_seconds, clock=log.time, now=lambda: NOW)
 
 
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def pump(log: Log) -> AnswerPump:
+    return pump_of(log)
+
+
 # Reading
 
 
-def test_a_lost_answer_is_read_again_from_the_same_position():
-    log = Log()
+def test_a_lost_answer_is_read_again_from_the_same_position(log):
     log.add("de-registrations", "d1")
     log.before_poll = lambda number: lost() if number == 1 else None
     assert [event.device_id for event in events_of(log, timeout_seconds=10)] == ["d1"]
@@ -125,8 +137,7 @@ def test_a_lost_answer_is_read_again_from_the_same_position():
     assert log.time.slept == [0.5]
 
 
-def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile():
-    log = Log()
+def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile(log):
     log.add("de-registrations", "d1")
     log.before_poll = lambda number: refusal(503) if number < 5 else None
     found = events_of(log)
@@ -134,16 +145,14 @@ def test_pauses_grow_while_the_service_is_away_and_nothing_is_lost_meanwhile():
     assert log.time.slept == [0.5, 1.0, 2.0, 4.0]
 
 
-def test_the_service_is_left_alone_for_as_long_as_it_asks():
-    log = Log()
+def test_the_service_is_left_alone_for_as_long_as_it_asks(log):
     log.add("de-registrations", "d1")
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"}) if number == 1 else None
     assert next(events_of(log)).device_id == "d1"
     assert log.time.slept == [20.0]
 
 
-def test_a_pause_is_no_longer_than_the_time_there_is():
-    log = Log()
+def test_a_pause_is_no_longer_than_the_time_there_is(log):
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "90"})
     reader = reader_of(log, after=0)
     reader.read(25)
@@ -153,16 +162,14 @@ def test_a_pause_is_no_longer_than_the_time_there_is():
     assert len(log.polls) == 1
 
 
-def test_a_deleted_channel_is_taken_up_where_it_was():
-    log = Log()
+def test_a_deleted_channel_is_taken_up_where_it_was(log):
     log.add("de-registrations", "d1")
     log.before_poll = lambda number: refusal(410) if number == 1 else None
     assert next(events_of(log)).device_id == "d1"
     assert log.polls[-1]["after"] == "0"
 
 
-def test_a_refused_key_ends_the_reading_at_once():
-    log = Log()
+def test_a_refused_key_ends_the_reading_at_once(log):
     log.before_poll = lambda number: refusal(401)
     with pytest.raises(AuthenticationError):
         next(events_of(log))
@@ -172,16 +179,14 @@ def test_a_refused_key_ends_the_reading_at_once():
 # Events
 
 
-def test_events_end_after_a_time_without_any():
-    log = Log()
+def test_events_end_after_a_time_without_any(log):
     began = log.time()
     assert list(events_of(log, timeout_seconds=60)) == []
     assert log.time() - began == 60
     assert [poll["hold"] for poll in log.polls] == ["25", "25", "10"]
 
 
-def test_every_event_gives_the_wait_its_full_time_again_and_the_takers_time_does_not_count():
-    log = Log()
+def test_every_event_gives_the_wait_its_full_time_again_and_the_takers_time_does_not_count(log):
     log.add("de-registrations", "d1")
     found = events_of(log, timeout_seconds=30)
     next(found)
@@ -190,8 +195,7 @@ def test_every_event_gives_the_wait_its_full_time_again_and_the_takers_time_does
     assert [event.device_id for event in found] == ["d2"]
 
 
-def test_a_gap_is_told_as_an_event_and_as_a_warning():
-    log = Log()
+def test_a_gap_is_told_as_an_event_and_as_a_warning(log):
     for number in range(5):
         log.add("de-registrations", f"d{number}")
     log.drop_to(3)
@@ -201,8 +205,7 @@ def test_a_gap_is_told_as_an_event_and_as_a_warning():
     assert [event.device_id for event in others] == ["d3", "d4"]
 
 
-def test_a_new_and_shorter_log_is_a_gap_and_is_read_on_from_its_end():
-    log = Log()
+def test_a_new_and_shorter_log_is_a_gap_and_is_read_on_from_its_end(log):
     log.add("de-registrations", "old")
 
     def grow(number: int) -> None:
@@ -216,8 +219,7 @@ def test_a_new_and_shorter_log_is_a_gap_and_is_read_on_from_its_end():
     assert event.device_id == "new"
 
 
-def test_what_is_unknown_is_told_as_an_event_and_as_a_warning():
-    log = Log()
+def test_what_is_unknown_is_told_as_an_event_and_as_a_warning(log):
     log.add("blips", 7)
     log.add("de-registrations", "d1")
     with pytest.warns(CompatibilityWarning, match="blips"):
@@ -225,16 +227,14 @@ def test_what_is_unknown_is_told_as_an_event_and_as_a_warning():
     assert (unknown.kind, known.kind) == (EventKind.UNKNOWN, EventKind.DEREGISTRATION)
 
 
-def test_a_service_that_stays_away_is_told_in_the_end():
-    log = Log()
+def test_a_service_that_stays_away_is_told_in_the_end(log):
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
         list(events_of(log, timeout_seconds=60))
     assert sum(log.time.slept) == 60
 
 
-def test_two_iterators_do_not_take_from_each_other():
-    log = Log()
+def test_two_iterators_do_not_take_from_each_other(log):
     log.add("de-registrations", "d1")
     first, second = events_of(log), events_of(log)
     assert [next(first).device_id, next(second).device_id] == ["d1", "d1"]
@@ -243,26 +243,21 @@ def test_two_iterators_do_not_take_from_each_other():
 # Answers
 
 
-def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then():
-    log = Log()
+def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, pump):
     log.add_answer("of somebody else")
-    pump = pump_of(log)
     pump.expect("a")
     pump.expect("b")
     assert log.polls == [{"after": "latest", "hold": "0"}]
 
 
-def test_when_the_end_cannot_be_found_nothing_is_expected():
-    log = Log()
+def test_when_the_end_cannot_be_found_nothing_is_expected(log):
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
         pump_of(log).expect("a")
     assert len(log.polls) == 3
 
 
-def test_an_answer_that_is_there_before_anybody_waits_is_not_lost():
-    log = Log()
-    pump = pump_of(log)
+def test_an_answer_that_is_there_before_anybody_waits_is_not_lost(log, pump):
     expectation = pump.expect("a")
     log.add_answer("a")
     answer = pump.wait(expectation, 10)
@@ -270,9 +265,7 @@ def test_an_answer_that_is_there_before_anybody_waits_is_not_lost():
     assert answer.id == "a"
 
 
-def test_a_wait_ends_and_can_be_taken_up_again():
-    log = Log()
-    pump = pump_of(log)
+def test_a_wait_ends_and_can_be_taken_up_again(log, pump):
     expectation = pump.expect("a")
     began = log.time()
     assert pump.wait(expectation, 30) is None
@@ -281,9 +274,7 @@ def test_a_wait_ends_and_can_be_taken_up_again():
     assert pump.wait(expectation, 30) is not None
 
 
-def test_one_wait_brings_the_answers_of_all():
-    log = Log()
-    pump = pump_of(log)
+def test_one_wait_brings_the_answers_of_all(log, pump):
     first, second = pump.expect("a"), pump.expect("b")
     log.add_answer("b")
     log.add_answer("a")
@@ -293,17 +284,13 @@ def test_one_wait_brings_the_answers_of_all():
     assert len(log.polls) == polls
 
 
-def test_a_look_without_waiting_asks_once():
-    log = Log()
-    pump = pump_of(log)
+def test_a_look_without_waiting_asks_once(log, pump):
     expectation = pump.expect("a")
     assert pump.wait(expectation, 0) is None
     assert log.polls[1:] == [{"after": "0", "hold": "0"}]
 
 
-def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on():
-    log = Log()
-    pump = pump_of(log)
+def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on(log, pump):
     answered, unanswered = pump.expect("a"), pump.expect("b")
     log.add("de-registrations", "d1")
     log.add_answer("a")
@@ -316,9 +303,7 @@ def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_
     assert (unanswered.lost, late.lost) == ((1, 1), None)
 
 
-def test_after_a_long_idle_time_reading_begins_at_the_end_again():
-    log = Log()
-    pump = pump_of(log)
+def test_after_a_long_idle_time_reading_begins_at_the_end_again(log, pump):
     first = pump.expect("a")
     log.add_answer("a")
     pump.wait(first, 10)
@@ -333,9 +318,7 @@ def test_after_a_long_idle_time_reading_begins_at_the_end_again():
         assert pump.wait(second, 10) is not None
 
 
-def test_it_does_not_begin_at_the_end_again_while_an_answer_is_due():
-    log = Log()
-    pump = pump_of(log)
+def test_it_does_not_begin_at_the_end_again_while_an_answer_is_due(log, pump):
     first = pump.expect("a")
     log.add_answer("a")
     log.time.seconds += 3600
@@ -395,9 +378,7 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
     assert log.most_open == 1
 
 
-def test_a_reader_that_fails_leaves_its_place_to_the_next():
-    log = Log()
-    pump = pump_of(log)
+def test_a_reader_that_fails_leaves_its_place_to_the_next(log, pump):
     expectation = pump.expect("a")
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
@@ -484,8 +465,7 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
     assert [event.async_id for event in seen.events] == ["a1"]
 
 
-def test_a_refused_key_ends_a_watch_and_is_kept(caplog):
-    log = Log()
+def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     watch = watch_of(log, Seen(), wants_all)
     watch._thread.join(10)
@@ -494,8 +474,7 @@ def test_a_refused_key_ends_a_watch_and_is_kept(caplog):
     assert "watch ended" in caplog.text
 
 
-def test_a_watch_that_cannot_begin_says_so_at_once():
-    log = Log()
+def test_a_watch_that_cannot_begin_says_so_at_once(log):
     log.before_poll = lambda number: refusal(401)
     with pytest.raises(AuthenticationError):
         watch_of(log, Seen(), wants_all)
@@ -573,9 +552,7 @@ def test_a_look_asks_past_a_failure(failure):
     assert log.time() - began < 5
 
 
-def test_a_look_ends_when_the_service_stays_away():
-    log = Log()
-    pump = pump_of(log)
+def test_a_look_ends_when_the_service_stays_away(log, pump):
     expectation = pump.expect("a")
     log.before_poll = lambda number: refusal(503)
     began = log.time()
@@ -585,9 +562,7 @@ def test_a_look_ends_when_the_service_stays_away():
     assert isinstance(pump.last_failure, ServerError)
 
 
-def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone():
-    log = Log()
-    pump = pump_of(log)
+def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump):
     expectation = pump.expect("a")
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
     assert pump.wait(expectation, 0) is None
@@ -599,9 +574,7 @@ def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone():
     assert pump.wait(expectation, 0) is not None
 
 
-def test_a_look_ends_where_more_comes_as_fast_as_it_is_read():
-    log = Log()
-    pump = pump_of(log)
+def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(log, pump):
     expectation = pump.expect("a")
 
     def before_poll(number: int) -> None:
@@ -613,9 +586,7 @@ def test_a_look_ends_where_more_comes_as_fast_as_it_is_read():
     assert len(log.polls) < 60
 
 
-def test_a_refusal_ends_a_look():
-    log = Log()
-    pump = pump_of(log)
+def test_a_refusal_ends_a_look(log, pump):
     expectation = pump.expect("a")
     log.before_poll = lambda number: refusal(401)
     with pytest.raises(AuthenticationError):

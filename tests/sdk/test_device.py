@@ -1,4 +1,3 @@
-import base64
 import copy
 import dataclasses
 import pickle
@@ -6,67 +5,29 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import pytest
+from html_cells import Cells
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
+from mirrored import device as device_object
+from mirrored import resource as state
 
+import mirror_sdk
 from mirror_sdk import UnknownResource
-from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device import DeviceList
 from mirror_sdk.values import ValueKind
-from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
 
 AT = "2026-11-20T12:37:55.576Z"
+SHOWN_AT = "2026-11-20 12:37:55.576"
 LATER = "2026-11-20T12:38:55.576Z"
-
-
-def state(path, reported=None, desired=None, *, subscribed=False, content_type="text/plain"):
-    def value(raw):
-        return base64.b64encode(raw).decode()
-
-    return {
-        "resource_path": path,
-        "subscribed": subscribed,
-        "reported": {}
-        if reported is None
-        else {"value": value(reported), "content_type": content_type, "reported_at": AT, "expires_at": LATER},
-        "desired": {}
-        if desired is None
-        else {"value": value(desired), "status": 0, "desired_at": AT, "requested_at": AT},
-    }
-
-
-def device_object(*resources, device_id="015f00", endpoint_name="sensor-1", **members):
-    body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": AT, "resources": resources}
-    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body | members))
 
 
 def directory_device(number, name, **members):
     body = {"id": f"id-{number}", "endpoint_name": name, "state": "registered", "created_at": AT, "updated_at": AT}
     return Device.model_validate(body | members)
-
-
-class Cells(HTMLParser):
-    """The text of every table cell, row by row, and every tag."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.rows, self.tags, self._cell = [], [], False
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_data(self, data):
-        if self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data
 
 
 def test_a_device_object_that_was_not_looked_at_is_the_same():
@@ -168,9 +129,11 @@ def test_an_unreadable_unit_is_no_unit():
 
 def test_an_unknown_path_lists_close_ones():
     device = device_object(state("/3303/0/5700"), state("/3303/0/5701"), state("/1/2/3"))
-    with pytest.raises(KeyError, match=r"'/3303/0/5702'.*close to it: .*/3303/0/5701") as missing:
+    with pytest.raises(UnknownResource) as missing:
         device["/3303/0/5702"]
-    assert "/1/2/3" not in str(missing.value)
+    assert isinstance(missing.value, KeyError)
+    told = r"015f00 has no resource '/3303/0/5702'; close to it: /3303/0/570[01], /3303/0/570[01]"
+    assert re.fullmatch(told, str(missing.value))
 
 
 def test_an_unknown_path_of_an_empty_device_says_so():
@@ -183,6 +146,11 @@ def test_a_device_object_survives_copy_and_pickle():
     assert pickle.loads(pickle.dumps(device)) == copy.deepcopy(device) == device
 
 
+@pytest.mark.parametrize("name", ["Resource", "ReportedValue", "DesiredValue"])
+def test_pickles_that_name_the_module_of_the_device_are_read(name):
+    assert pickle.loads(f"cmirror_sdk.device\n{name}\n.".encode()) is getattr(mirror_sdk, name)
+
+
 def test_its_repr_is_one_line_with_its_counts():
     shown = repr(device_object(state("/3311/0/5851", b"40", b"60"), state("/3/0/0"), endpoint_name="a\nb"))
     assert shown.count("\n") == 0
@@ -192,9 +160,9 @@ def test_its_repr_is_one_line_with_its_counts():
 def test_the_card_shows_a_row_for_each_resource():
     device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), state("/3/0/0"))
     header, dimmer, manufacturer = Cells(device._repr_html_()).rows
-    assert header == ["path", "label", "reported", "reported at", "desired", "status", "subscribed"]
-    assert dimmer == ["/3311/0/5851", "Light Control · Dimmer", "40 %", AT, "60 %", "pending", "yes"]
-    assert manufacturer == ["/3/0/0", "Device · Manufacturer", "no value yet", "", "", "", "no"]
+    assert header == ["path", "label", "reported", "reported at (UTC)", "desired", "status", "subscribed"]
+    assert dimmer == ["/3311/0/5851", "Light Control · Dimmer", "40 %", SHOWN_AT, "60 %", "pending", "yes"]
+    assert manufacturer == ["/3/0/0", "Device · Manufacturer", "—", "—", "—", "—", "no"]
 
 
 @pytest.mark.parametrize("resources", [[], [state("/3303/0/5700")]])
@@ -225,7 +193,7 @@ def test_the_cards_are_deterministic_and_bring_no_colours_of_their_own():
     device = device_object(state("/3311/0/5851", b"40", b"60"))
     for shown in (listed, device):
         assert shown._repr_html_() == shown._repr_html_()
-        assert not re.search(r"background|#[0-9a-f]{3}\b|\b(white|black)\b", shown._repr_html_())
+        assert not re.search(r"background|#[0-9a-f]{3}\b|\b(white|black)\b(?!-space)", shown._repr_html_())
 
 
 def test_a_long_value_is_cut_in_the_card_only():
@@ -259,8 +227,8 @@ def test_a_name_that_two_devices_have_is_refused_with_their_ids():
 
 def test_the_card_of_a_device_list_has_a_row_for_each_device():
     rows = Cells(DEVICES[:1]._repr_html_()).rows
-    assert rows[0] == ["endpoint name", "device id", "type", "queue mode", "state", "updated at"]
-    assert rows[1][:5] == ["sensor-0", "id-0", "", "no", "registered"]
+    assert rows[0] == ["endpoint name", "device id", "type", "queue mode", "state", "updated at (UTC)"]
+    assert rows[1][:5] == ["sensor-0", "id-0", "—", "no", "registered"]
     assert repr(DEVICES) == "<DeviceList of 4 devices>"
 
 

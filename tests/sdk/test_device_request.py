@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._inbox import Expectation
-from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk._service.inbox import Expectation
+from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method

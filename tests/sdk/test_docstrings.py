@@ -11,8 +11,18 @@ import pandas as pd
 import pytest
 from werkzeug.serving import make_server
 
-from mirror_sdk import Bench, DeviceList, DeviceObject, DeviceRequest, MirrorClient, Resource, Value, WebhookReceiver
-from mirror_sdk.device_request import PlacedRequest
+from mirror_sdk import (
+    Bench,
+    DeviceList,
+    DeviceObject,
+    DeviceRequest,
+    MirrorClient,
+    Resource,
+    Value,
+    WebhookReceiver,
+    examples,
+)
+from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
@@ -28,15 +38,25 @@ CLASSES = [
 ]
 MODULES = [
     "mirror_sdk",
+    "mirror_sdk.examples",
+    "mirror_sdk.frames",
     "mirror_sdk.frames.accessor",
     "mirror_sdk.object_table",
+    "mirror_sdk.plan",
     "mirror_sdk.progress",
+    "mirror_sdk.recording",
+    "mirror_sdk.snapshot",
     "mirror_sdk.values",
     "mirror_sdk.values.typed",
+    "mirror_sdk.widgets",
 ]
 WITHOUT = {
     "DeviceObject.from_wire",
-    *(f"{kind.__name__}.{name}" for kind in [*WIDGETS, MirrorWidget] for name in ("render", "take", "tick")),
+    *(
+        f"{kind.__name__}.{name}"
+        for kind in [*WIDGETS, MirrorWidget]
+        for name in ("keep_copy", "render", "static_html", "take", "tick")
+    ),
     *(f"MirrorWidget.{name}" for name in ("begin", "changed", "handler", "is_changed", "settle")),
     *(f"PlacedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
 }
@@ -57,7 +77,7 @@ EXAMPLES = {
     )
     if test.examples
 } | {
-    name: test
+    test.name: test
     for name in MODULES
     for test in doctest.DocTestFinder().find(importlib.import_module(name), name)
     if test.examples
@@ -65,7 +85,7 @@ EXAMPLES = {
 
 
 @pytest.fixture
-def names(mirror, tmp_path):
+def names(mirror, tmp_path, opened):
     """What the examples take for granted."""
     with (
         MirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.transport) as client,
@@ -82,6 +102,7 @@ def names(mirror, tmp_path):
             "folder": tmp_path,
             "pd": pd,
             "timedelta": timedelta,
+            "examples": examples,
             "MirrorClient": MirrorClient,
             "Recording": Recording,
             "WebhookReceiver": WebhookReceiver,

@@ -8,13 +8,12 @@ import time
 import httpcore
 import httpx
 import pytest
-from blocking import Blocking
 from hostile_service import AT_MOST, BRIEFLY, HostileService
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient
-from mirror_sdk._deadline import Deadline
-from mirror_sdk._environment import proxy_for
-from mirror_sdk._network import _Backend
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.environment import proxy_for
+from mirror_sdk._service.network import _Backend
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
 PROXY = "http://proxy.test:3128"
@@ -88,20 +87,17 @@ def test_what_is_no_proxy_is_refused_without_its_password(environment, kind, pro
 @pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
 def test_a_socks_proxy_without_its_package_is_told(environment, kind):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    environment.setattr("mirror_sdk._environment.find_spec", lambda name: None)
+    environment.setattr("mirror_sdk._service.environment.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
         kind("http://mirror.test", "key")
 
 
-def test_both_clients_agree(environment, request):
+def test_both_clients_agree(environment, client_of):
     """The service is asked at its own address, by either of them, though a proxy is named for it."""
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
     with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
-        with MirrorClient(service.url, "key") as client:
-            client.delete_presubscriptions()
-        with Blocking(AsyncMirrorClient(service.url, "key"), request.getfixturevalue("loop")) as client:
-            client.delete_presubscriptions()
+        client_of(service.url).delete_presubscriptions()
 
 
 def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():

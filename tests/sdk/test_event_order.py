@@ -4,7 +4,6 @@ import asyncio
 import gc
 import itertools
 import json
-import warnings
 
 import httpx
 import pytest
@@ -317,44 +316,33 @@ def test_a_program_that_only_looks_goes_on_in_a_log_that_began_anew(client, benc
 # Beginning at the call, on a loop
 
 
-def run(mirror, program):
-    async def whole():
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
-            await program(client)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(whole())
-        gc.collect()
-
-
-def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(mirror, device_id):
+def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run, device_id):
     async def program(client):
         events = client.events(limit=2, timeout=10)
         await client.subscribe(device_id, TEMPERATURE)
         await client.read_value(device_id, TEMPERATURE)
         assert [str(event.kind) async for event in events] == ["observation", "async_response"]
 
-    run(mirror, program)
+    run(program)
 
 
-def test_several_that_begin_at_once_all_see_it(mirror, device_id):
+def test_several_that_begin_at_once_all_see_it(run, device_id):
     async def program(client):
         begun = [client.events(limit=1, timeout=10) for _ in range(5)]
         await asyncio.gather(*(client.subscribe(device_id, TEMPERATURE) for _ in range(3)))
         assert [[str(event.kind) async for event in events] for events in begun] == [["observation"]] * 5
 
-    run(mirror, program)
+    run(program)
 
 
-def test_events_that_nobody_takes_leave_nothing_behind(mirror):
+def test_events_that_nobody_takes_leave_nothing_behind(run):
     async def program(client):
         client.events()
         client.events()
         await asyncio.sleep(0)
         client.events()
 
-    run(mirror, program)
+    run(program)
 
 
 def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_anew(recwarn):
@@ -382,7 +370,7 @@ def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_
     assert not recwarn.list
 
 
-def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(mirror, device_id):
+def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(run, device_id):
     async def program(client):
         events = client.events(limit=1, timeout=10)
         step = asyncio.ensure_future(anext(events))
@@ -393,7 +381,7 @@ def test_a_step_that_is_cancelled_while_it_begins_loses_nothing(mirror, device_i
         await client.subscribe(device_id, TEMPERATURE)
         assert [str(event.kind) async for event in events] == ["observation"]
 
-    run(mirror, program)
+    run(program)
 
 
 def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, bench, device_id):
@@ -427,7 +415,7 @@ def test_one_that_began_on_a_loop_that_ended_begins_anew_on_another(mirror):
     asyncio.run(go_on())
 
 
-def test_several_tasks_that_take_from_one_iterator_get_each_event_once(mirror, bench, device_id):
+def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, bench, device_id):
     async def program(client):
         events = client.events(timeout=10)
         await client.list_devices()
@@ -436,7 +424,7 @@ def test_several_tasks_that_take_from_one_iterator_get_each_event_once(mirror, b
         took = await asyncio.gather(*(anext(events) for _ in range(6)))
         assert sorted(event.seq for event in took) == list(range(took[0].seq, took[0].seq + 6))
 
-    run(mirror, program)
+    run(program)
 
 
 # Webhooks

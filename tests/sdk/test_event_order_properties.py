@@ -8,12 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from blocking import Blocking
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import mirror_server.log
-from mirror_sdk import AsyncMirrorClient, BadRequest, MirrorClient, WebhookReceiver
+import mirror_server.notifications.log
+from mirror_sdk import BadRequest, MirrorClient, WebhookReceiver
 from mirror_sdk.recording import Recording
 from mirror_sdk.wire.routes import CALLBACK
 from mirror_server.store import logs
@@ -98,7 +97,7 @@ def world_of(mirror, bench, monkeypatch):
     made = iter(range(10_000))
 
     def make(page_bytes: int = 10**6) -> World:
-        monkeypatch.setattr(mirror_server.log, "MOST_BYTES", page_bytes)
+        monkeypatch.setattr(mirror_server.notifications.log, "MOST_BYTES", page_bytes)
         plain = MirrorClient(URL, mirror.new_key(), transport=mirror.transport)
         plain.list_devices()
         resource = {"path": TEMPERATURE, "value": "20", "observable": True, "writable": True}
@@ -112,18 +111,14 @@ def world_of(mirror, bench, monkeypatch):
     return make
 
 
-def client_of(world, request):
-    """A client of either kind, of the application of this world."""
-    key = world.plain._sender._key.get_secret_value()
-    if request.param == "MirrorClient":
-        return MirrorClient(URL, key, transport=world.mirror.transport)
-    loop = request.getfixturevalue("loop")
-    return Blocking(AsyncMirrorClient(URL, key, transport=world.mirror.async_transport), loop)
+@pytest.fixture
+def client_in(mirror, client_of):
+    """Makes clients of either kind, of the application of a world."""
 
+    def make(world):
+        return client_of(URL, world.plain._sender._key.get_secret_value(), transport=mirror.either_transport)
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_in(request):
-    return lambda world: client_of(world, request)
+    return make
 
 
 @FEW

@@ -4,10 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Entries, Unreadable
-from mirror_sdk._operations import Gap
 from mirror_sdk.events import Event, EventKind, event_filter, read_events
+from mirror_sdk.wire.entries import Batch, Entries, Gap, Unreadable
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MOMENT = 1614180566644

@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
 from mirror_sdk.example_app import Place, listening, read_place
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"

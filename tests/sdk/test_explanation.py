@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
+import httpx
 import pytest
 
 from mirror_sdk import NotFound, SubscriptionState
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 TEMPERATURE = "/3303/0/5700"
 LEVEL = "/3311/0/5851"
@@ -117,6 +118,35 @@ def test_what_became_of_the_last_write(client, bench, device_id):
     bench.set_value(device_id, LEVEL, 5)
     client.read_value(device_id, LEVEL)
     assert "another value since" in words(client.explain(device_id, LEVEL))
+
+
+def test_how_long_the_device_said_that_its_value_holds(client_over, plain, device_id):
+    plain.read_value(device_id, TEMPERATURE)
+
+    def held_until(instant):
+        def change(request, answer):
+            if not request.url.path.endswith("/echo"):
+                return answer
+            body = answer.json()
+            for resource in body["resources"]:
+                if resource["resource_path"] == TEMPERATURE:
+                    resource["reported"]["expires_at"] = instant
+            return httpx.Response(200, json=body)
+
+        return words(client_over(change).explain(device_id, TEMPERATURE))
+
+    assert "holds until 2999-01-01T00:00:00.000Z." in held_until("2999-01-01T00:00:00.000Z")
+    assert "holds until 2020-01-01T00:00:00.000Z, which is over." in held_until("2020-01-01T00:00:00.000Z")
+    assert "holds until" not in held_until(None)
+
+
+def test_a_write_of_what_the_device_had_reported_before_is_not_confirmed_by_that(client, bench, device_id):
+    bench.set_value(device_id, LEVEL, 40)
+    client.read_value(device_id, LEVEL)
+    bench.advance(timedelta(minutes=1))
+    client.write_value(device_id, LEVEL, 40)
+    told = words(client.explain(device_id, LEVEL))
+    assert "The reported value is older than that write: the device has reported nothing since." in told
 
 
 def test_a_write_that_failed_says_why(client, bench, device_id):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk._rhythm import Rhythm, rhythm_of
-from mirror_server.keys import Scope
+from mirror_sdk.explanation import Rhythm, rhythm_of
+from mirror_server.service.keys import Scope
 
 TEMPERATURE, ALARM = "/3303/0/5700", "/3338/0/5850"
 RESOURCES = [

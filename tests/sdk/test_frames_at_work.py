@@ -550,3 +550,10 @@ def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
     (chunk,) = to_arrow(frame)["latency"].chunks
     assert chunk.buffers()[1].to_pybytes()[:16] == (0).to_bytes(8, "little") + (3000).to_bytes(8, "little")
     assert_frame_equal(from_arrow(to_arrow(frame)), frame)
+
+
+def test_a_timeline_of_some_paths_has_a_line_for_each_of_them():
+    events = events_frame([observation("d1", f"/3311/{n}/5851", "20") for n in range(3)])
+    axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
+    mpl.pyplot.close(axes.figure)
+    assert len(axes.get_lines()) == 2

@@ -1,14 +1,17 @@
 """Entries of messages, and answers on their way to whoever expects them."""
 
 import gc
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mirror_sdk._inbox import Entries, Entry, Expectation, Inbox, Unreadable
+from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk.wire.entries import Entries, Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
 
@@ -75,10 +78,10 @@ TestTraffic = Traffic.TestCase
 def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     inbox = Inbox()
     expectation = inbox.expect("a")
-    inbox.feed([answer("a", 200), answer("a", 504), answer("b"), answer("b")])
+    inbox.feed([answer("a", 200), answer("a", 504), answer("a", 504), answer("b"), answer("b"), answer("b")])
     assert expectation.answer is not None
     assert expectation.answer.status == 200
-    assert (inbox.duplicates, inbox.unclaimed) == (2, 1)
+    assert (inbox.duplicates, inbox.unclaimed) == (4, 1)
 
 
 def test_a_wait_that_is_taken_up_again_finds_the_late_answer():
@@ -158,3 +161,74 @@ def test_unknown_lists_are_counted_and_the_newest_kept():
     assert inbox.unreadable == 151
     assert len(inbox.newest_unreadable) == 100
     assert inbox.newest_unreadable[-1] == Unreadable("blop", {"a": 1})
+
+
+def test_the_lists_in_which_something_could_not_be_read_are_named():
+    message = {"notifications": [GOOD, None], "blips": [1, 2], "async-responses": [{"id": "a", "status": 200}]}
+    assert Inbox().feed(Entries(message)) == {"notifications", "blips"}
+
+
+def test_an_answer_is_told_with_the_clocks_of_its_receipt():
+    inbox = Inbox(now=lambda: datetime(2026, 11, 20, tzinfo=UTC), clock=lambda: 7.5)
+    expectation, *others = inbox.expect("a"), inbox.expect("b"), inbox.expect("c")
+    assert (expectation.async_id, expectation.received_at, expectation.received_seconds) == ("a", None, None)
+    inbox.feed([answer("a")])
+    assert (expectation.received_at, expectation.received_seconds) == (datetime(2026, 11, 20, tzinfo=UTC), 7.5)
+    assert (inbox.waiting, inbox.is_idle) == (2, False)
+    assert [other.received_at for other in others] == [None, None]
+
+
+def test_a_loss_is_told_to_those_who_wait_alone():
+    inbox = Inbox()
+    late, answered = inbox.expect("late"), inbox.expect("answered")
+    inbox.feed([answer("answered")])
+    inbox.note_loss(3, None)
+    assert (late.lost, answered.lost) == ((3, None), None)
+
+
+def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
+    inbox = Inbox()
+    expectation = inbox.expect("a")
+    awaited = {"a", "c"}
+    inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
+    assert expectation.answer is not None
+    assert (expectation.answer.status, awaited) == (200, {"c"})
+    assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)
+
+
+def test_the_numbers_of_entries_are_their_order():
+    entries = Entries({"registrations": [{"ep": "d", "seq": 9}], "blips": [{"seq": 7}], "blop": {"seq": 8}})
+    assert [(entry.key, entry.seq) for entry in entries] == [("blips", 7), ("blop", 8), ("registrations", 9)]
+    assert len(entries) == 3
+
+
+@pytest.mark.parametrize("other", [GOOD, GOOD | {"seq": True}, "text"])
+def test_where_not_every_entry_has_a_number_the_order_is_that_of_the_message(other):
+    entries = Entries({"registrations": [{"ep": "d", "seq": 9}], "notifications": [other, GOOD | {"seq": 8}]})
+    assert [(entry.key, entry.seq) for entry in entries] == [("registrations", None), *[("notifications", None)] * 2]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "after", "fault"),
+    [
+        *[([number], None, "which is none") for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))],
+        ([8, 5], 5, "an entry has the number 5, which is not behind 5 and up to 9"),
+        ([10], 5, "an entry has the number 10, which is not behind 5 and up to 9"),
+        ([0], None, "an entry has the number 0, which is not behind 0 and up to 9"),
+        ([7, 6, 7], 5, "two entries have the number 7"),
+        ([6, 9, 7], 5, None),
+        ([1], None, None),
+        ([None, 6], 5, None),
+        ([], 5, None),
+    ],
+)
+def test_numbers_that_cannot_be_are_a_fault(numbers, after, fault):
+    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).fault(after, 9)
+    assert told == fault or (fault is not None and str(told).endswith(fault))
+
+
+def test_the_largest_number_is_one_and_the_same_entry_twice_is_no_fault():
+    last = 10**MAX_SEQ_DIGITS - 1
+    entries = Entries({"blips": [{"seq": last, "of": {}}, {"seq": last, "of": {}}]})
+    assert entries.fault(None, last) is None
+    assert [entry.seq for entry in entries] == [last, last]

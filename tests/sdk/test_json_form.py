@@ -17,15 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_sdk import ClientStatus, Device, DeviceList, DeviceObject, Event, Explanation, Value
-from mirror_sdk._cursor import Batch
-from mirror_sdk._inbox import Entries, Unreadable
-from mirror_sdk._operations import Gap
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import read_events
 from mirror_sdk.recording.audit import Audit, Hole
 from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
 from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.entries import Batch, Entries, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm, plain
 
 AT = datetime(2026, 11, 20, 12, 37, 55, 576123, tzinfo=UTC)

@@ -1,11 +1,15 @@
 """What answers and failures mean for a reader's position."""
 
+import math
+from datetime import UTC, datetime
+
 import pytest
 
-from mirror_sdk._backoff import Backoff
-from mirror_sdk._cursor import NOTHING, LogCursor
-from mirror_sdk._operations import Gap, Poll
+from mirror_sdk._service.backoff import Backoff
+from mirror_sdk._service.cursor import LogCursor, poll_limit
+from mirror_sdk._service.operations import Poll
 from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
+from mirror_sdk.wire.entries import NOTHING, Gap
 from mirror_sdk.wire.errors import ErrorBody
 
 
@@ -69,3 +73,57 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     assert reader.next_poll(25).params["after"] == "latest"
     reader.answered(Poll(2, {}, None))
     assert reader.next_poll(25).params["after"] == 2
+
+
+@pytest.mark.parametrize(
+    ("timeout_seconds", "remaining_seconds", "limit"), [(30, 12.5, 13.5), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf)]
+)
+def test_a_poll_may_take_what_is_left_of_the_wait_and_a_second_and_a_look_has_no_limit(
+    timeout_seconds, remaining_seconds, limit
+):
+    assert poll_limit(timeout_seconds, remaining_seconds) == limit
+
+
+def test_the_limit_of_a_wait_is_that_of_its_poll():
+    assert cursor(5).next_poll(25).within_seconds == math.inf
+    assert cursor(5).next_poll(25, 13.5).within_seconds == 13.5
+    opening = cursor(None).opening_poll(13.5)
+    assert (opening.within_seconds, opening.params) == (13.5, {"after": "latest", "hold": 0})
+    # A poll's reader goes on by itself, who asks for the end has nobody who would.
+    assert (opening.max_retries, cursor(5).next_poll(25).max_retries) == (None, 0)
+
+
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("poll", "told"),
+    [
+        (Poll(5, {"blips": [1]}, None, AT), "what follows entry 5 was answered with entry 5 again"),
+        (Poll(4, {"blips": [1]}, None, AT), "what follows entry 5 was answered with entry 4 again"),
+        (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the answer to a poll an entry has the number 5"),
+        (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
+    ],
+)
+def test_an_answer_that_cannot_be_moves_nothing(poll, told):
+    reader = cursor(5)
+    with pytest.raises(UnexpectedAnswer, match=told):
+        reader.answered(poll)
+    assert (reader.seq, reader.served_at) == (5, None)
+
+
+def test_an_answer_without_entries_stays_where_it_is_and_the_first_may_begin_anywhere():
+    reader = cursor(None)
+    assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
+    batch = reader.answered(Poll(5, {}, None, AT))
+    assert (reader.seq, reader.served_at, batch.served_at) == (5, AT, AT)
+
+
+def test_a_log_that_began_anew_is_no_failure_and_is_over_with_the_next_answer():
+    reader = cursor(5000)
+    assert not reader.is_lost
+    reader.failed(ConnectionFailed("lost"))
+    reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
+    assert (reader.is_lost, reader.seq, reader.last_failure) == (True, None, None)
+    reader.answered(Poll(2, {}, None))
+    assert not reader.is_lost

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from changed_answers import Between
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
 from mirror_sdk.frames import requests_frame
@@ -81,13 +82,8 @@ def test_a_table_of_a_closed_client_shows_what_it_had_seen(new_client, bench, de
 
 def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench, device_id):
     polls = []
-
-    class Counting(httpx.BaseTransport):
-        def handle_request(self, request):
-            polls.append(request.url.path.endswith("/pull"))
-            return mirror.transport.handle_request(request)
-
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=Counting()) as client:
+    counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=counting) as client:
         requests = [begin_answered(client, bench, device_id) for _ in range(5)]
         polls.clear()
         assert requests_frame(requests)["status"].tolist() == ["success"] * 5

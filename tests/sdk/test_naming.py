@@ -8,7 +8,7 @@ import pytest
 
 from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
 from mirror_sdk.naming import KnownNames
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 SWITCH, TEMPERATURE = "/3311/0/5850", "/3303/0/5700"
 RESOURCES = [
@@ -209,6 +209,8 @@ def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_s
 def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
     for ask in (
         lambda: named.get_device("ligth-01"),
+        lambda: named.get_directory_device("ligth-01"),
+        lambda: named.list_resources("ligth-01"),
         lambda: named.begin_write("ligth-01", SWITCH, True),
         lambda: named.list_subscriptions("ligth-01"),
         lambda: named.snapshot(["light-01", "ligth-01"]),

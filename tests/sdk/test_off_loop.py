@@ -21,16 +21,16 @@ import httpx
 import pytest
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, Event, MirrorClient, UnknownDevice
-from mirror_sdk._async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
-from mirror_sdk._async_sender import MOST_BYTES_ON_LOOP
-from mirror_sdk._cursor import Batch
-from mirror_sdk._exchange import Operation
-from mirror_sdk._inbox import Entries, Inbox
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
-from mirror_sdk.device import Resource
+from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._service.async_sender import MOST_BYTES_ON_LOOP
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ClientClosed, ConnectionFailed, NotFound
-from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.resource import Resource
+from mirror_sdk.snapshot import table
 from mirror_sdk.wire.device_object import ResourceState
+from mirror_sdk.wire.entries import Batch, Entries
 
 URL = "http://mirror.localhost"
 SWITCH = "/3311/0/5850"
@@ -41,8 +41,8 @@ HEAVY = (
 )
 """Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT = (
-    *("mirror_sdk.snapshot.request", "mirror_sdk.frames.state.checked_patterns"),
-    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.ledger"),
+    *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection"),
+    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
     *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.recorder.tell"),
     # What takes long of these is done as work beside the loop.
@@ -141,6 +141,13 @@ def test_it_is_not_done_on_the_thread_of_the_loop(mirror, bench, device_id, tmp_
     assert {one for one in seen if not one.startswith(LIGHT)} == set()
 
 
+def check_program(program: str, *arguments: str, folder: Path) -> None:
+    """What a program asserts in a process of its own is so."""
+    command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 IMPORTS = """
 import asyncio, sys, threading, httpx
 from mirror_sdk import AsyncMirrorClient
@@ -184,15 +191,7 @@ asyncio.run(main())
     ],
 )
 def test_pandas_is_not_imported_on_the_thread_of_the_loop(tmp_path, call):
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", IMPORTS, call],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    check_program(IMPORTS, call, folder=tmp_path)
 
 
 FIRST = """
@@ -239,15 +238,7 @@ def test_what_the_first_request_loads_is_not_loaded_on_the_thread_of_the_loop(tm
         # Bound and not listening: nobody answers, and nobody else takes it.
         nobody.bind(("127.0.0.1", 0))
         address = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", FIRST, address, call],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert ended.returncode == 0, ended.stderr
+        check_program(FIRST, address, call, folder=tmp_path)
 
 
 @pytest.mark.parametrize("is_first_cancelled", [False, True])
@@ -260,7 +251,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
         begun.set()
         assert may_end.wait(PATIENCE_SECONDS)
 
-    monkeypatch.setattr("mirror_sdk._async_network.certificates_for", slow)
+    monkeypatch.setattr("mirror_sdk._service.async_network.certificates_for", slow)
 
     async def scene() -> None:
         with socket.socket() as nobody:
@@ -288,7 +279,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
 
 def test_a_client_that_was_closed_before_its_first_request_makes_no_network(monkeypatch):
     made: list[httpx.URL] = []
-    monkeypatch.setattr("mirror_sdk._async_network.certificates_for", made.append)
+    monkeypatch.setattr("mirror_sdk._service.async_network.certificates_for", made.append)
 
     async def scene() -> None:
         client = AsyncMirrorClient("https://127.0.0.1", "key")
@@ -401,7 +392,7 @@ def test_between_the_events_of_one_message_others_have_their_turn():
 
 
 def test_between_the_calls_of_a_watch_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._async_channels.Turns", lambda: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._service.async_channels.Turns", lambda: Turns(slow_clock()))
 
     async def scene() -> tuple[int, int]:
         turns, seen = [0], []
@@ -430,7 +421,7 @@ def answers(number: int) -> dict[str, list[Any]]:
 
 
 def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._async_channels.Turns", lambda: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._service.async_channels.Turns", lambda: Turns(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
         inbox = Inbox()
@@ -464,16 +455,16 @@ def test_what_cannot_be_read_is_told_once_a_message_and_nothing_is_lost_where_th
 
 def test_a_thread_has_ended_before_the_call_that_is_cancelled(mirror, device_id, monkeypatch):
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-    frame = SnapshotRequest.frame
+    make = table.snapshot_frame
 
-    def slow(self: SnapshotRequest, *arguments: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         begun.set()
         assert may_end.wait(PATIENCE_SECONDS)
-        made = frame(self, *arguments)
+        made = make(*arguments)
         ended.set()
         return made
 
-    monkeypatch.setattr(SnapshotRequest, "frame", slow)
+    monkeypatch.setattr(table, "snapshot_frame", slow)
 
     async def scene() -> None:
         async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:

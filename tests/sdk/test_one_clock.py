@@ -15,12 +15,13 @@ from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient, ValueRefused
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
-from mirror_server import clock, keys
-from mirror_server.app import create_app
-from mirror_server.bridge import Bridge
+from mirror_server import clock
 from mirror_server.config import Settings
-from mirror_server.keys import Scope
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.web.app import create_app
+from mirror_server.web.asgi_bridge import Bridge
 
 URL = "http://mirror.localhost"
 LEVEL, SWITCH = "/3311/0/5851", "/3311/0/5850"

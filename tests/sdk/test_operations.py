@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk import _bench_operations as bench_ops
-from mirror_sdk import _operations as ops
-from mirror_sdk._exchange import Operation
-from mirror_sdk._operations import Gap, Poll
+from mirror_sdk._service import operations as ops
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.operations import Poll
+from mirror_sdk.bench import operations as bench_ops
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
+from mirror_sdk.wire.entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 

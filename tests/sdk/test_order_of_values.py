@@ -219,6 +219,8 @@ def test_a_table_of_an_earlier_version_is_taken_as_a_whole_when_it_is_refreshed(
     client.write_value(light, LEVEL, 40)
     earlier = client.snapshot().drop(columns=REVISIONS)
     pd.testing.assert_frame_equal(earlier.mirror.refresh(client), client.snapshot())
+    without_origins = client.snapshot(raw=True).drop(columns="reported_origin")
+    pd.testing.assert_frame_equal(without_origins.mirror.refresh(client), client.snapshot(raw=True))
 
 
 def test_an_explanation_tells_that_the_report_is_older(client, bench, light):

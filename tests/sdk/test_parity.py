@@ -1,7 +1,6 @@
 """The two clients are twins: the same names, parameters, defaults and annotations."""
 
 import inspect
-import re
 
 import pytest
 
@@ -83,11 +82,3 @@ def test_each_method_takes_and_gives_the_same(sync, twin, name):
     if own and f"{sync.__name__}.{name}" not in AT_ONCE and name != "__init__":
         assert inspect.iscoroutinefunction(theirs)
     assert theirs.__doc__ or name.startswith("__")
-
-
-@pytest.mark.parametrize("twin", [AsyncMirrorClient, AsyncDeviceRequest])
-def test_what_the_twin_says_of_itself_leads_to_a_method_that_is_there(twin):
-    for name, member in public(twin).items():
-        for kind, method in re.findall(r":meth:`mirror_sdk\.(\w+)\.(\w+)`", member.__doc__ or ""):
-            assert method == name
-            assert callable(getattr({"MirrorClient": MirrorClient, "DeviceRequest": DeviceRequest}[kind], method))

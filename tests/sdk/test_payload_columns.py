@@ -128,6 +128,7 @@ def test_what_is_always_bytes_is_known_beforehand(content_type, path):
 
 INSTANTS = st.datetimes().map(lambda one: one.replace(microsecond=0).isoformat() + "Z")
 REVISIONS = st.none() | st.integers(0, 2**63 - 1)
+ORIGINS = st.sampled_from([None, "read", "auto_observation"])
 PATHS = [
     "/3303/0/5700",
     "/3303/0/5701",
@@ -163,7 +164,7 @@ def devices(draw):
             desired = {} if wanted is None else {"value": wanted, "content_type": "text/plain"}
             desired |= {} if wanted is None else {"desired_at": draw(INSTANTS), "requested_at": draw(INSTANTS)}
             desired |= {} if wanted is None else {"status": draw(st.sampled_from([0, 1, 2]))}
-            reported |= {} if raw is None else {"revision": draw(REVISIONS)}
+            reported |= {} if raw is None else {"revision": draw(REVISIONS), "origin": draw(ORIGINS)}
             desired |= {} if wanted is None else {"revision": draw(REVISIONS)}
             state = {"resource_path": path, "subscribed": draw(st.booleans()), "reported": reported, "desired": desired}
             resources.append(state)
@@ -187,6 +188,7 @@ def batch_of(objects):
                     "reported_at": state.reported.reported_at,
                     "reported_expires_at": state.reported.expires_at,
                     "reported_revision": state.reported.revision,
+                    "reported_origin": state.reported.origin,
                 }
                 for state in one.resources
             ],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan import reading
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 LEVEL, SWITCH, COLOUR = "/3311/0/5851", "/3311/0/5850", "/3311/0/5706"
 OWN = "/10250/0/1"
@@ -58,14 +58,10 @@ def test_what_is_not_known_is_read_first(client, lights):
     assert undoable(plan) == [True] * 3
     assert plan.frame["current_num"].tolist() == [10.0] * 3
     assert client.list_device_requests() == []
+    assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     plan.apply()
     plan.undo().apply()
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
-
-
-def test_a_plan_that_is_read_first_writes_nothing(client, lights):
-    client.plan(all_to(lights), read_first=True)
-    assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
 
 
 def test_what_is_read_first_may_be_so_already(client, lights):

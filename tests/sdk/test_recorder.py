@@ -13,6 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from changed_answers import Between
+from patience import until
 
 from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA, STATE_SCHEMA
@@ -33,35 +35,8 @@ TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
 
 
-@pytest.fixture
-def observed(client, bench, device_id):
-    """Changes the temperature, which is observed, a second after the last change."""
-    client.subscribe(device_id, TEMPERATURE)
-    bench.advance(1)
-
-    def change(*values):
-        for value in values:
-            bench.advance(1)
-            bench.set_value(device_id, TEMPERATURE, value)
-        return bench.get_clock()
-
-    return change
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.parquet"
-
-
 def numbers(frame):
     return frame[frame["event"] == "observation"]["value_num"].tolist()
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_happens_while_it_runs_is_in_the_recording(client, observed, folder):
@@ -491,29 +466,23 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
     assert Recording(folder).audit().complete
 
 
-class Unplugged(httpx.BaseTransport):
-    """The service, until the plug is pulled."""
-
-    def __init__(self, transport):
-        self._transport = transport
-        self.is_pulled = False
-
-    def handle_request(self, request):
-        if self.is_pulled:
+def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(
+    mirror, client_of, bench, device_id, folder
+):
+    def fail_when_pulled(request):
+        if is_pulled:
             raise httpx.ConnectError("no route")
-        return self._transport.handle_request(request)
 
-
-def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_rest(mirror, bench, device_id, folder):
-    transport = Unplugged(mirror.transport)
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
-        client.subscribe(device_id, TEMPERATURE)
-        recorder = client.record(folder)
-        transport.is_pulled = True
-        bench.set_value(device_id, TEMPERATURE, 1.0)
-        recorder.stop()
-        transport.is_pulled = False
-        client.record(folder).stop()
+    is_pulled = False
+    unplugged = Between(mirror, before=fail_when_pulled)
+    client = client_of("http://mirror.localhost", mirror.new_key(), transport=unplugged)
+    client.subscribe(device_id, TEMPERATURE)
+    recorder = client.record(folder)
+    is_pulled = True
+    bench.set_value(device_id, TEMPERATURE, 1.0)
+    recorder.stop()
+    is_pulled = False
+    client.record(folder).stop()
     recording = Recording(folder)
     assert 1.0 in numbers(recording.events())
     assert recording.audit().complete
@@ -522,17 +491,15 @@ def test_without_the_service_a_recorder_still_ends_and_the_next_one_reads_the_re
 def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken(mirror, bench, device_id, folder):
     """As when a service comes back with an older database: first there is no answer, then a shorter log."""
 
-    class Restored(httpx.BaseTransport):
-        is_pulled = False
+    def fail_once(request):
+        nonlocal is_pulled
+        if is_pulled and "after" in request.url.params:
+            is_pulled = False
+            raise httpx.ConnectError("no route")
 
-        def handle_request(self, request):
-            if self.is_pulled and "after" in request.url.params:
-                self.is_pulled = False
-                raise httpx.ConnectError("no route")
-            return mirror.transport.handle_request(request)
-
-    transport = Restored()
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
+    is_pulled = False
+    restored = Between(mirror, before=fail_once)
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=restored) as client:
         client.record(folder).stop()
         last = part_numbers(folder)[-1]
         table, spans, _ = files.read_part(folder, last)
@@ -543,7 +510,7 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
             with client.record(folder):
                 until(lambda: len(state_numbers(folder)) == 3)
 
-        transport.is_pulled = True
+        is_pulled = True
         with pytest.warns(GapWarning):
             record()
     assert "gap" in set(Recording(folder).events()["event"])

@@ -1,15 +1,13 @@
 """The bounds of a recording are the service's instants, however far its clock is from the one here."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import until
 from recording_readers import make_older
 
-from mirror_sdk import MirrorClient
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge
 from mirror_sdk.recording.recorder import Tape
@@ -18,11 +16,6 @@ from mirror_sdk.wire.routes import TIME_HEADER
 TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.parquet"
 
 
 @pytest.fixture(params=[-60, 60], ids=["behind", "ahead"])
@@ -45,13 +38,6 @@ def change(here, bench, client, device_id):
         return bench.get_clock()
 
     return change
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_complete(folder, instant):
@@ -127,33 +113,15 @@ def test_a_fleet_without_a_device_is_known_too(new_client, bench, mirror, folder
     assert not is_complete(folder, later + MILLISECOND)
 
 
-class Silent(httpx.BaseTransport):
-    """The service, which does not tell its time before it is told to."""
-
-    def __init__(self, transport):
-        self._transport = transport
-        self.tells = False
-
-    def handle_request(self, request):
-        answer = self._transport.handle_request(request)
-        if not self.tells and TIME_HEADER in answer.headers:
-            del answer.headers[TIME_HEADER]
+def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_id, folder):
+    def tell_the_time_or_not(_, answer):
+        if not is_told:
+            answer.headers.pop(TIME_HEADER, None)
         return answer
 
-
-@pytest.fixture
-def silent(mirror):
-    return Silent(mirror.transport)
-
-
-@pytest.fixture
-def silent_client(mirror, silent):
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=silent) as made:
-        yield made
-
-
-def test_what_the_service_does_not_tell_is_not_known(silent, silent_client, bench, device_id, folder):
-    with silent_client.record(folder):
+    is_told = False
+    client = client_over(tell_the_time_or_not)
+    with client.record(folder):
         begun_at = bench.advance(60)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
@@ -161,8 +129,8 @@ def test_what_the_service_does_not_tell_is_not_known(silent, silent_client, benc
     assert not is_complete(folder, begun_at)
 
     # A service that was renewed tells it: nothing lies between its state table and the last look.
-    silent.tells = True
-    with silent_client.record(folder):
+    is_told = True
+    with client.record(folder):
         renewed_at = bench.advance(60)
         ended_at = bench.advance(60)
     audit = Recording(folder).audit()
@@ -170,8 +138,8 @@ def test_what_the_service_does_not_tell_is_not_known(silent, silent_client, benc
     assert not is_complete(folder, begun_at - MILLISECOND)
     assert is_complete(folder, renewed_at)
 
-    silent.tells = False
-    with silent_client.record(folder):
+    is_told = False
+    with client.record(folder):
         bench.advance(60)
     assert Recording(folder).audit().until_at is None
     assert is_complete(folder, renewed_at)

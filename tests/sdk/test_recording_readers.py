@@ -4,7 +4,6 @@ import errno
 import itertools
 import shutil
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import until
 from recording_readers import READERS, Killed, killed_at, make_older, seen
 
 from mirror_sdk import ValueRefused
@@ -26,32 +26,6 @@ from mirror_sdk.recording.folder import RecordingFolder
 TEMPERATURE = "/3303/0/5700"
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ABOUT = About(server="http://mirror.localhost", key="a key", devices=None, paths=None)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.parquet"
-
-
-@pytest.fixture
-def change(client, bench, device_id):
-    """Changes the temperature, which is observed."""
-    client.subscribe(device_id, TEMPERATURE)
-    bench.advance(1)
-
-    def change(*values):
-        for value in values:
-            bench.advance(1)
-            bench.set_value(device_id, TEMPERATURE, value)
-
-    return change
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def assert_all_see(folder, numbers):
@@ -70,10 +44,10 @@ def snapshot_of_disk(folder, tmp_path):
     return left
 
 
-def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, change, folder, tmp_path):
+def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, observed, folder, tmp_path):
     recorder = client.record(folder)
     assert_all_see(folder, [])
-    change(1.0, 2.0)
+    observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
     audit = recorder.audit()
@@ -95,11 +69,11 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert_all_see(left, both)
 
 
-def test_what_runs_is_seen_after_the_time_that_was_asked_for(client, change, folder):
+def test_what_runs_is_seen_after_the_time_that_was_asked_for(client, observed, folder):
     with client.record(folder, rotate_seconds=0.000001) as recorder:
-        change(1.0)
+        observed(1.0)
         until(lambda: recorder.events == 1)
-        change(2.0)
+        observed(2.0)
         until(lambda: recorder.events == 2)
         until(lambda: len(pd.read_parquet(folder)) == 2)
         assert_all_see(folder, numbers_of(folder))

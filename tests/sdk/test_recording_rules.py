@@ -2,13 +2,12 @@
 
 import asyncio
 import shutil
-import threading
-import time
 import warnings
 
 import httpx
 import pytest
-from blocking import Blocking
+from changed_answers import Between
+from patience import until
 
 from mirror_sdk import (
     AccessDenied,
@@ -21,7 +20,7 @@ from mirror_sdk import (
     ValueRefused,
 )
 from mirror_sdk.recording import layout, read_recording
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
@@ -33,11 +32,6 @@ TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.parquet"
-
-
-@pytest.fixture
 def sensors(bench):
     """Five of them by name -> id, of two types, and one without a temperature."""
     found = {
@@ -46,13 +40,6 @@ def sensors(bench):
     }
     found["lamp"] = bench.add_device("lamp", RESOURCES[1:], endpoint_type="Lamp")
     return found
-
-
-def until(condition):
-    end_at = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end_at
-        threading.Event().wait(0.01)
 
 
 def told(client, folder, **options):
@@ -338,52 +325,31 @@ def test_what_was_noted_for_another_key_is_not_taken_away(client, new_client, se
     assert other.get_presubscriptions() == [TEMPERATURES]
 
 
-class Cut:
+class Cut(Between):
     """A network that can be cut, before or after a request was heard."""
 
-    def __init__(self, mirror, *, twin):
-        self.inner = mirror.async_transport if twin else mirror.transport
+    def __init__(self, mirror):
+        super().__init__(mirror, self._cut_behind, before=self._cut_before)
         self.cuts = lambda request: None
 
-    def transport(self):
-        cut = self
+    def _cut_before(self, request):
+        when = self.cuts(request)
+        if when == "before":
+            raise httpx.ConnectError("cut")
+        request.extensions["is_cut"] = when == "after"
 
-        class Sync(httpx.BaseTransport):
-            def handle_request(self, request):
-                when = cut.cuts(request)
-                if when != "before":
-                    answer = cut.inner.handle_request(request)
-                    if when is None:
-                        return answer
-                    answer.read()
-                raise httpx.ConnectError("cut")
-
-        class Async(httpx.AsyncBaseTransport):
-            async def handle_async_request(self, request):
-                when = cut.cuts(request)
-                if when != "before":
-                    answer = await cut.inner.handle_async_request(request)
-                    if when is None:
-                        return answer
-                    await answer.aread()
-                raise httpx.ConnectError("cut")
-
-        return Sync() if isinstance(self.inner, httpx.BaseTransport) else Async()
+    def _cut_behind(self, request, answer):
+        if request.extensions["is_cut"]:
+            raise httpx.ConnectError("cut")
+        return answer
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def cut(mirror, request):
+@pytest.fixture
+def cut(mirror, client_of):
     """A network, a client behind it, and one of the same key that is never cut off."""
-    network = Cut(mirror, twin=request.param == "AsyncMirrorClient")
-    key = mirror.new_key()
-    if request.param == "MirrorClient":
-        made = MirrorClient(URL, key, transport=network.transport(), max_retries=0)
-    else:
-        twin = AsyncMirrorClient(URL, key, transport=network.transport(), max_retries=0)
-        made = Blocking(twin, request.getfixturevalue("loop"))
+    network, key = Cut(mirror), mirror.new_key()
     with MirrorClient(URL, key, transport=mirror.transport) as near:
-        yield network, made, near
-    made.close()
+        yield network, client_of(URL, key, transport=network, max_retries=0), near
 
 
 def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, sensors, folder, caplog):

@@ -4,11 +4,11 @@ import asyncio
 
 import httpx
 import pytest
-from blocking import Blocking
+from blocking import pause_in_no_time
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._backoff import LONGEST_SECONDS
-from mirror_sdk._bench_operations import advance_bench_clock
+from mirror_sdk._service.backoff import LONGEST_SECONDS
+from mirror_sdk.bench.operations import advance_bench_clock
 from mirror_sdk.errors import APIError, ConfigError, ConnectionFailed, LimitExceeded, MirrorError, ServerError
 
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -32,28 +32,16 @@ class Service:
         return httpx.Response(status, headers=headers, json=body)
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_of(request):
+@pytest.fixture
+def client_of(client_of):
     """Makes clients of either kind that pause in no time and tell how long they would have."""
-    made = []
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
 
     def make(service, **options):
-        slept = []
+        client = client_of(transport=httpx.MockTransport(service), **options)
+        client.slept = pause_in_no_time(client)
+        return client
 
-        async def sleep(seconds):
-            slept.append(seconds)
-
-        kind = MirrorClient if loop is None else AsyncMirrorClient
-        client = kind("http://localhost", "key", transport=httpx.MockTransport(service), **options)
-        client._sender._sleep = slept.append if loop is None else sleep
-        made.append(client if loop is None else Blocking(client, loop))
-        made[-1].slept = slept
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+    return make
 
 
 @pytest.mark.parametrize("failure", [429, 502, 503, 504, *LOST], ids=str)

@@ -5,9 +5,9 @@ import traceback
 import httpx
 import pytest
 
-from mirror_sdk import _bench_operations as bench_ops
-from mirror_sdk import _operations as ops
-from mirror_sdk._sender import Sender
+from mirror_sdk._service import operations as ops
+from mirror_sdk._service.sender import Sender
+from mirror_sdk.bench import operations as bench_ops
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConnectionFailed, ServerError
 

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from blocking import Blocking
+from blocking import pause_in_no_time
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk import (
-    AsyncMirrorClient,
     BadRequest,
     CallTimeout,
     MirrorClient,
@@ -19,9 +18,9 @@ from mirror_sdk import (
     PresubscriptionRule,
     ValueRefused,
 )
-from mirror_sdk._exchange import Received
-from mirror_sdk._rules import add_rules, remove_rules
-from mirror_sdk._steps import Pause
+from mirror_sdk._service.operation import Received
+from mirror_sdk._service.rules import add_rules, remove_rules
+from mirror_sdk._service.steps import Pause
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
@@ -281,17 +280,13 @@ def _refusing(tag='"t"'):
     return asked, httpx.MockTransport(answer)
 
 
-def test_rules_that_others_change_without_end_end_with_the_call(loop):
+def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     asked, transport = _refusing()
-    twin = Blocking(AsyncMirrorClient(URL, "k", transport=transport), loop)
-    for client in (MirrorClient(URL, "k", transport=transport), twin):
-        del asked[:]
-        with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
-            client.add_presubscriptions([LIGHTS], timeout=0.3)
-        assert isinstance(caught.value.__cause__, PreconditionFailed)
-        assert 2 < len(asked) < 40
-        assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
-        client.close()
+    with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
+        client_of(transport=transport).add_presubscriptions([LIGHTS], timeout=0.3)
+    assert isinstance(caught.value.__cause__, PreconditionFailed)
+    assert 2 < len(asked) < 40
+    assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
 
 
 @pytest.mark.parametrize("tag", ["", " ", "\x07", "é".encode().decode("latin-1")])
@@ -308,28 +303,24 @@ def test_a_tag_that_cannot_be_sent_back_is_none(tag):
     assert [("If-Match" in request.headers) for request in asked] == [False, False]
 
 
-def test_what_a_lost_answer_was_about_counts_as_done(mirror):
+def test_what_a_lost_answer_was_about_counts_as_done(client_over):
     """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
     lost = []
 
-    class Losing(httpx.WSGITransport):
-        def handle_request(self, request):
-            answer = super().handle_request(request)
-            if request.method == "PUT" and not lost:
-                answer.read()
-                lost.append(answer)
-                raise httpx.ReadError("cut")
-            return answer
+    def lose_the_first(request, answer):
+        if request.method == "PUT" and not lost:
+            lost.append(answer)
+            raise httpx.ReadError("cut")
+        return answer
 
-    key = mirror.new_key()
-    with MirrorClient(URL, key, transport=Losing(app=mirror.transport.app)) as client:
-        client._sender._sleep = lambda seconds: None
-        assert client.add_presubscriptions([LIGHTS]) == put(LIGHTS)
-        assert len(lost) == 1
-        assert client.get_presubscriptions() == put(LIGHTS)
-        lost.clear()
-        assert client.remove_presubscriptions([LIGHTS]) == put(LIGHTS)
-        assert client.get_presubscriptions() == []
+    client = client_over(lose_the_first)
+    pause_in_no_time(client)
+    assert client.add_presubscriptions([LIGHTS]) == put(LIGHTS)
+    assert len(lost) == 1
+    assert client.get_presubscriptions() == put(LIGHTS)
+    lost.clear()
+    assert client.remove_presubscriptions([LIGHTS]) == put(LIGHTS)
+    assert client.get_presubscriptions() == []
 
 
 def test_rules_of_a_later_version_go_back_as_they_were():

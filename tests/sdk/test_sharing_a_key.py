@@ -1,4 +1,4 @@
-"""What two who use one key share, and what each has alone: the table of the README, row by row."""
+"""What two who use one key share, and what each has alone: as ``help(mirror_sdk)`` lists it, point by point."""
 
 import threading
 

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 import httpx
 import pandas as pd
 import pytest
+from blocking import pause_in_no_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk import AccessDenied, AsyncMirrorClient, MirrorClient
-from mirror_sdk._output import show, show_line
-from mirror_sdk._table_rows import ledger_rows, plan_rows, write_csv
+from mirror_sdk import AccessDenied
 from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
+from mirror_sdk.cli.output import show, show_line
+from mirror_sdk.cli.table_rows import ledger_rows, plan_rows, write_csv
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, device_request_failed
 
 KEY = "ak_0123456789abcdef_" + "S3cr3t" * 6
@@ -28,34 +29,16 @@ def everything(error):
     return "\n".join([*told, *traceback.format_exception(error)])
 
 
-def error_of(kind, handler, loop):
-    transport = httpx.MockTransport(handler)
-    if kind is MirrorClient:
-        with MirrorClient("http://localhost", KEY, transport=transport) as client:
-            client._sender._sleep = lambda _: None
-            with pytest.raises(MirrorError) as caught:
-                client.snapshot()
-            with pytest.raises(MirrorError) as sent:
-                client.get_device("a")
-            return caught.value, sent.value, str(client.status())
-
-    async def ask():
-        async def no_sleep(_):
-            return None
-
-        async with AsyncMirrorClient("http://localhost", KEY, transport=transport) as client:
-            client._sender._sleep = no_sleep
-            with pytest.raises(MirrorError) as caught:
-                await client.snapshot()
-            with pytest.raises(MirrorError) as sent:
-                await client.get_device("a")
-            return caught.value, sent.value, str(client.status())
-
-    return loop.run(ask())
+def errors_and_status_of(client):
+    pause_in_no_time(client)
+    with pytest.raises(MirrorError) as caught:
+        client.snapshot()
+    with pytest.raises(MirrorError) as sent:
+        client.get_device("a")
+    return caught.value, sent.value, str(client.status())
 
 
-@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
-def test_a_refusal_that_says_the_key_back_is_told_without_it(kind, loop):
+def test_a_refusal_that_says_the_key_back_is_told_without_it(client_of):
     body = {
         "object": "error",
         "code": 403,
@@ -66,7 +49,8 @@ def test_a_refusal_that_says_the_key_back_is_told_without_it(kind, loop):
         "request_id": HOSTILE,
         f"other{KEY}": [HOSTILE, {"deep": HOSTILE}],
     }
-    *errors, status = error_of(kind, lambda _: httpx.Response(403, json=body), loop)
+    refusing = httpx.MockTransport(lambda _: httpx.Response(403, json=body))
+    *errors, status = errors_and_status_of(client_of(key=KEY, transport=refusing))
     for error in errors:
         assert isinstance(error, AccessDenied)
         assert "your key <access key> is \\x1b[2Jnot\\r\\nwelcome \\u202e" in error.message
@@ -77,12 +61,11 @@ def test_a_refusal_that_says_the_key_back_is_told_without_it(kind, loop):
     assert SECRET not in status
 
 
-@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
-def test_a_connection_that_says_the_key_back_is_told_without_it(kind, loop):
+def test_a_connection_that_says_the_key_back_is_told_without_it(client_of):
     def lose(request):
         raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
 
-    *errors, status = error_of(kind, lose, loop)
+    *errors, status = errors_and_status_of(client_of(key=KEY, transport=httpx.MockTransport(lose)))
     for error in errors:
         assert isinstance(error, ConnectionFailed)
         assert SECRET not in everything(error)

@@ -7,9 +7,9 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, between, without_arrow, without_snapshots
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, Between, answer_with, without_arrow, without_snapshots
 
-from mirror_sdk import MirrorClient, SnapshotWarning
+from mirror_sdk import SnapshotWarning
 from mirror_sdk.errors import BadRequest, ConnectionFailed, LimitExceeded, NotFound, UnexpectedAnswer, ValueRefused
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
@@ -76,7 +76,7 @@ def test_devices_are_selected(client, ids):
 
 
 def test_more_devices_than_fit_into_an_address_are_picked_here(client, ids, monkeypatch):
-    monkeypatch.setattr("mirror_sdk.snapshot.request._MOST_IDS", 1)
+    monkeypatch.setattr("mirror_sdk.snapshot.selection._MOST_IDS", 1)
     frame = client.snapshot(devices=ids[:2])
     assert sorted(frame["endpoint_name"].unique()) == ["a", "b"]
     assert about(frame)["devices"] == 2
@@ -310,16 +310,14 @@ def test_the_request_says_what_is_wanted(client_over, ids):
     assert asked == [(ARROW, json.dumps({"path": UNIT, "compression": "none"}))]
 
 
-def test_from_another_machine_it_comes_compressed(mirror):
+def test_from_another_machine_it_comes_compressed(mirror, client_of):
     asked = []
 
     def note(request, answer):
         asked.append(request.url.params["compression"])
         return answer
 
-    with MirrorClient(
-        "http://mirror.example.com", mirror.new_key(), transport=between(note)[0](mirror.transport)
-    ) as far:
-        far.snapshot()
-        far.snapshot(compression="zstd").mirror.refresh(far)
+    far = client_of("http://mirror.example.com", mirror.new_key(), transport=Between(mirror, note))
+    far.snapshot()
+    far.snapshot(compression="zstd").mirror.refresh(far)
     assert asked == ["lz4", "zstd", "lz4"]

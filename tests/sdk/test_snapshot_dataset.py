@@ -1,12 +1,14 @@
 """client.snapshot_dataset over both clients, and how its folder is read back. Source: wire.md 7."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import dask
 import httpx
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow, without_snapshots
 
@@ -170,6 +172,14 @@ def test_devices_are_counted(client_over, ids, folder):
     with pytest.raises(UnexpectedAnswer, match="4 devices and tells of 5"):
         client_over(miscount).snapshot_dataset(folder)
     assert left(folder) == []
+
+
+def test_a_file_with_other_rows_than_were_written_is_refused(client, ids, folder):
+    client.snapshot_dataset(folder, devices_per_file=1)
+    smallest, *_, largest = sorted(folder.glob("*.parquet"), key=lambda file: pq.read_metadata(file).num_rows)
+    shutil.copy(largest, smallest)
+    with pytest.raises(ValueRefused, match=f"not whole: {smallest.name} has . rows instead of .; write it anew"):
+        SnapshotDataset(folder)
 
 
 def test_only_an_empty_folder_or_another_dataset_is_replaced(client, ids, folder):

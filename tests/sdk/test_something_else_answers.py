@@ -4,15 +4,13 @@ import gzip
 import itertools
 import json
 import socket
-from contextlib import ExitStack
 
 import httpx
 import pytest
-from blocking import Blocking
 from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService, one_by_one
 
-from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import ClientClosed, ConfigError, ConnectionFailed, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
@@ -21,19 +19,10 @@ DEVICE = "015f0000592df24b952bc53fa97265c8"
 PAGE = b"<!doctype html><title>Please log in</title>"
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_of(request):
-    """Makes clients of either kind."""
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
-    with ExitStack() as made:
-
-        def make(url="http://localhost", **options):
-            options = {"max_retries": 0, **options}
-            if loop is None:
-                return made.enter_context(MirrorClient(url, "key", **options))
-            return made.enter_context(Blocking(AsyncMirrorClient(url, "key", **options), loop))
-
-        yield make
+@pytest.fixture
+def client_of(client_of):
+    """Makes clients of either kind that ask once."""
+    return lambda *given, **options: client_of(*given, max_retries=0, **options)
 
 
 def answering(status, body=b"", **headers):
@@ -310,6 +299,9 @@ def test_pages_to_the_end_are_read(client_of):
     found = client_of(transport=httpx.MockTransport(answer)).list_devices()
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3", "e-4", "e-5"]
     assert asked == [None, f"{2:032x}", f"{3:032x}"]
+    pages = iter([([1, 2], True), ([3, 4], True)])
+    found = client_of(transport=httpx.MockTransport(answer)).list_devices(limit=3)
+    assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]
 
 
 @pytest.mark.parametrize("cursor", [3, 2, 0])

@@ -11,12 +11,11 @@ from contextlib import ExitStack
 
 import pandas as pd
 import pytest
-from blocking import Blocking
 from click.testing import CliRunner
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._deadline import Pace
+from mirror_sdk._service.deadline import Pace
 from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, UnexpectedAnswer, ValueRefused, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
@@ -28,18 +27,10 @@ BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 LONG = HEAD + b"Content-Length: 1000000\r\n\r\n"
 
 
-@pytest.fixture(params=["MirrorClient", "AsyncMirrorClient"])
-def client_of(request):
-    """Makes clients of either kind of an address."""
-    loop = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
-    with ExitStack() as made:
-
-        def make(url, timeout=BRIEFLY, **options):
-            if loop is None:
-                return made.enter_context(MirrorClient(url, "key", timeout=timeout, **options))
-            return made.enter_context(Blocking(AsyncMirrorClient(url, "key", timeout=timeout, **options), loop))
-
-        yield make
+@pytest.fixture
+def client_of(client_of):
+    """Makes clients of either kind of an address, whose calls may take little time."""
+    return lambda url, **options: client_of(url, **{"timeout": BRIEFLY} | options)
 
 
 def takes(call, error=CallTimeout, match="timeout=0.3"):
@@ -241,6 +232,7 @@ OF_EACH_CALL = {
     "get_directory_device": (DEVICE,),
     "list_resources": (DEVICE,),
     "explain": (DEVICE, PATH),
+    "browse": ("a-name",),
     "state_frame": (),
     "snapshot": (),
     "snapshot_dataset": ("FOLDER",),

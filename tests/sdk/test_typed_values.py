@@ -16,6 +16,7 @@ from mirror_sdk.values import ValueKind, decode, encode, written
 from mirror_sdk.values.typed import _READ
 
 SWITCH, LEVEL, SECONDS, UNSIGNED, SET_POINT = "/3311/0/5850", "/3311/0/5851", "/3311/0/5852", "/5/0/13", "/3308/0/5900"
+ANALOG = "/3203/0/5650"
 CLOCK, LINK, PACKAGE, NAME, REBOOT, UNDECLARED = "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/15", "/3/0/4", "/27000/0/1"
 EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 RESOURCES = [
@@ -59,8 +60,8 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
     ("path", "text", "told"),
     [
         *[
-            (path, text, r"write it like \d")
-            for path in (LEVEL, SET_POINT, SECONDS)
+            (path, text, f"; write it like {example}$")
+            for path, example in ((LEVEL, "50"), (SECONDS, "40"), (SET_POINT, r"21\.5"), (ANALOG, r"0\.5"))
             for text in ("", " ", "nan", "inf")
         ],
         *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, SET_POINT)],
@@ -79,11 +80,12 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
         *[(CLOCK, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
         *[(CLOCK, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
         *[(CLOCK, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
-        (CLOCK, "2026-01-05T08:00:00.5Z", "whole seconds"),
+        (CLOCK, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
         (CLOCK, "9" * 12, "write it like"),
         *[(LINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
         *[(PACKAGE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
         (PACKAGE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
+        (PACKAGE, "deadbeef" * 3, "write 'de ad be ef de ad be ef', or"),
         (PACKAGE, "0x00ff1a", "hex digits or base64"),
         (NAME, "\ud800", "UTF-8"),
         (UNDECLARED, "\ud800", "UTF-8"),
@@ -100,9 +102,9 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
 def test_what_is_no_path_or_no_text_is_refused():
     with pytest.raises(ValueError, match="is not a resource path"):
         parse_value("55", "3311/0/5851")
-    with pytest.raises(TypeError, match="text must be a text, not a int"):
+    with pytest.raises(TypeError, match=r"^text must be a text, not a int"):
         parse_value(55, LEVEL)
-    with pytest.raises(TypeError, match="path must be a text"):
+    with pytest.raises(TypeError, match=r"^path must be a text"):
         parse_value("55", None)
 
 

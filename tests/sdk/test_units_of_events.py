@@ -7,7 +7,7 @@ from mirror_sdk import MirrorClient
 from mirror_sdk.frames import events_frame
 from mirror_sdk.frames.units import with_units
 from mirror_sdk.recording import Recording
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 URL = "http://mirror.localhost"
 

@@ -1,4 +1,5 @@
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import Value, ValueKind, decode, encode
+from mirror_sdk.object_table import ResourceType
+from mirror_sdk.values import OCTET_STREAM, Value, ValueKind, decode, encode, plain_type
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
 STRING, TIME, OBJLINK, OPAQUE, EXECUTABLE = "/3/0/15", "/3/0/13", "/1/0/10", "/5/0/0", "/3/0/4"
@@ -76,6 +78,7 @@ def test_decode_never_raises_and_never_loses_the_payload(raw, content_type, path
         (b"21.5", FLOAT, ValueKind.NUMBER, 21.5),
         (b"-1.5E2", FLOAT, ValueKind.NUMBER, -150.0),
         (b"21", FLOAT, ValueKind.NUMBER, 21.0),
+        *((text, FLOAT, ValueKind.NUMBER, 0.0) for text in (b"0", b"0.00", b"+0e5", b"0.0E-9")),
         (b"-7", INTEGER, ValueKind.NUMBER, -7),
         (b"101", DIMMER, ValueKind.NUMBER, 101),
         (b"1", BOOLEAN, ValueKind.BOOLEAN, True),
@@ -119,6 +122,7 @@ def test_what_is_not_strictly_a_number_stays_opaque(text, path):
         (b"99999999999999", TIME),
         (b"1700000000.5", TIME),
         (b"65536:0", OBJLINK),
+        (b"0:65536", OBJLINK),
         (b"3303", OBJLINK),
         (b"3303:0\n", OBJLINK),
         (b"AA", OPAQUE),
@@ -133,7 +137,14 @@ def test_what_is_not_of_the_declared_type_stays_opaque(raw, path):
 
 
 @pytest.mark.parametrize(
-    "content_type", ["text/plain;charset=utf-8", 'TEXT/PLAIN; Charset="UTF-8"', "text/plain; q=1", None]
+    "content_type",
+    [
+        "text/plain;charset=utf-8",
+        'TEXT/PLAIN ; Charset="UTF-8"',
+        "text/plain; q=1",
+        "text/plain;charset=us-ascii",
+        None,
+    ],
 )
 def test_parameters_of_the_content_type_do_not_matter(content_type):
     assert decode(b"21.5", content_type, FLOAT).python == 21.5
@@ -141,10 +152,26 @@ def test_parameters_of_the_content_type_do_not_matter(content_type):
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/octet-stream", "application/vnd.oma.lwm2m+tlv", "text/plain;charset=utf-16", "text/html", "", "42"],
+    ["application/octet-stream", "application/vnd.oma.lwm2m+tlv", "text/plain; charset=utf-16", "text/html", "", "42"],
 )
 def test_other_content_types_are_opaque(content_type):
     assert decode(b"21.5", content_type, FLOAT) == Value(ValueKind.OPAQUE, b"21.5", b"21.5", content_type)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "path", "resource_type"),
+    [
+        (OCTET_STREAM, FLOAT, ResourceType.OPAQUE),
+        (None, OPAQUE, ResourceType.OPAQUE),
+        (None, FLOAT, ResourceType.FLOAT),
+        ("text/plain; q=1", BOOLEAN, ResourceType.BOOLEAN),
+        ("0", UNDECLARED, ResourceType.STRING),
+        ("application/json", FLOAT, None),
+        ("text/html", FLOAT, None),
+    ],
+)
+def test_a_text_has_the_declared_type_and_what_has_types_of_its_own_none(content_type, path, resource_type):
+    assert plain_type(content_type, path) is resource_type
 
 
 def test_an_opaque_resource_without_content_type_is_not_taken_for_base64():
@@ -156,6 +183,7 @@ def test_an_opaque_resource_without_content_type_is_not_taken_for_base64():
     [
         (np.float32(1.5), FLOAT, b"1.5"),
         (np.float64(21.5), FLOAT, b"21.5"),
+        (0.1, FLOAT, b"0.1"),
         (np.int64(7), FLOAT, b"7"),
         (np.uint8(50), DIMMER, b"50"),
         (50.0, DIMMER, b"50"),
@@ -181,14 +209,19 @@ class Step(IntEnum):
     HIGH = 50
 
 
+class Share(float, Enum):
+    HALF = 0.5
+
+
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/cbor", "application/json", "application/senml+cbor"]
 )
 def test_members_of_an_enum_are_written_as_the_values_they_are(content_type):
-    for member, path in ((Word.ZONE, STRING), (Step.HIGH, DIMMER), (Word.ZONE, UNDECLARED), (Step.HIGH, UNDECLARED)):
+    of_declared = ((Word.ZONE, STRING), (Step.HIGH, DIMMER), (Share.HALF, FLOAT))
+    for member, path in (*of_declared, (Word.ZONE, UNDECLARED), (Step.HIGH, UNDECLARED)):
         value = decode(encode(member, path, content_type)[0], content_type, path).python
         assert value == (member.value if path != UNDECLARED or content_type != "text/plain" else str(member.value))
-        assert type(value) in (str, int)
+        assert type(value) in (str, int, float)
 
 
 NAIVE = datetime(2026, 11, 20, 12)
@@ -254,12 +287,31 @@ def test_an_executable_resource_takes_no_value_whatever_is_allowed(value):
 
 def test_bytes_are_octets_and_may_be_a_payload_already_written():
     tlv = "application/vnd.oma.lwm2m+tlv"
-    assert encode(b"\x00", UNDECLARED) == (b"\x00", "application/octet-stream")
+    for path in (UNDECLARED, OPAQUE):
+        assert encode(b"\x00", path) == (b"\x00", "application/octet-stream")
     assert encode(b"\x00", FLOAT, tlv) == (b"\x00", tlv)
     assert encode(b"\x00", FLOAT, "text/html") == (b"\x00", "text/html")
     for no_typed_value in ("text/html", "application/octet-stream", "application/link-format"):
         with pytest.raises(ValueRefused, match="give bytes, or leave content_type out"):
             encode(21.5, FLOAT, no_typed_value)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain;charset=utf-8", "TEXT/plain", "application/vnd.oma.lwm2m+text"])
+def test_a_content_type_is_sent_as_it_was_given(content_type):
+    assert encode(21.5, FLOAT, content_type) == (b"21.5", content_type)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "name"),
+    [
+        ("50", "application/json"),
+        (11542, "application/vnd.oma.lwm2m+tlv"),
+        *((text, "text/plain") for text in ("json", "0", 0, "text", "")),
+    ],
+)
+def test_a_content_type_is_sent_by_its_name_alone(content_type, name):
+    with pytest.raises(ValueRefused, match=f"no name of a content type; write it like '{re.escape(name)}'"):
+        encode(21.5, FLOAT, content_type)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +323,26 @@ def test_bytes_are_octets_and_may_be_a_payload_already_written():
         (b"0", BOOLEAN, "false"),
         (b"0", TIME, "1970-01-01T00:00:00.000Z"),
         (b"\xff\x00", UNDECLARED, "2 bytes ff 00"),
+        (b"\xff" + bytes(8), UNDECLARED, "9 bytes ff 00 00 00 00 00 00 00"),
+        (b"", OPAQUE, "0 bytes"),
     ],
 )
 def test_values_are_shown_for_people(raw, path, shown):
     assert str(decode(raw, "text/plain", path)) == shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "content_type", "path", "told"),
+    [
+        (b"0", "text/plain", TIME, ("time", "1970-01-01T00:00:00.000Z", None)),
+        (b"1", "text/plain", BOOLEAN, ("boolean", True, None)),
+        (b"\xff\x00", "application/octet-stream", UNDECLARED, ("opaque", None, "/wA=")),
+        (None, None, FLOAT, ("none", None, None)),
+    ],
+)
+def test_the_form_for_json_has_bytes_apart_and_all_else_as_its_value(raw, content_type, path, told):
+    form = decode(raw, content_type, path).to_dict()
+    assert (form["kind"], form["value"], form["base64"]) == told
+    assert type(form["kind"]) is str
+    assert (form["content_type"], form["problem"]) == (content_type, None)
+    assert "cannot be read" in decode(b"x", None, FLOAT).to_dict()["problem"]

@@ -90,6 +90,15 @@ def test_tlv_lengths_of_every_size_are_read_again(value, path):
     assert decode(encode(value, path, LWM2M_TLV)[0], LWM2M_TLV, path).python == value
 
 
+@pytest.mark.parametrize(
+    ("length", "head"), [(0, 2), (7, 2), (8, 3), (255, 3), (256, 4), (65535, 4), (65536, 5), (2**17, 5)]
+)
+def test_a_length_of_a_tlv_takes_as_many_bytes_as_it_needs(length, head):
+    raw, _ = encode(bytes(length), OPAQUE, LWM2M_TLV)
+    assert len(raw) == head + length
+    assert decode(raw, LWM2M_TLV, OPAQUE).python == bytes(length)
+
+
 payloads = st.one_of(
     st.binary(),
     st.text().map(str.encode),
@@ -210,10 +219,12 @@ def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
         (LWM2M_TLV, "c10901c10902", "/3/0", "holds /3/0/9 twice"),
         (LWM2M_TLV, "c10901", "/3", "not in /3"),
         (LWM2M_TLV, "860641000141 0105", "/3/0/6", "decode_many"),
+        (LWM2M_TLV, "860641000141 0105", "/3/0/9", "multiple resource 6, which is not in /3/0/9"),
         (LWM2M_TLV, "", "/3/0/9", "holds no value for /3/0/9"),
         (CBOR, "0102", INTEGER, "goes on after its CBOR item, at byte 1"),
         (CBOR, "", INTEGER, "not CBOR"),
         (CBOR, "f93e00", INTEGER, "cannot be read as the type integer"),
+        (CBOR, "1b8000000000000000", INTEGER, "cannot be read as the type integer"),
         (CBOR, "f97e00", FLOAT, "cannot be read as the type float"),
         (CBOR, "8101", FLOAT, "cannot be read as the type float"),
         (CBOR, "8101", UNDECLARED, "not one number, text, boolean or time"),
@@ -263,12 +274,15 @@ def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
         (SENML_JSON, '[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
         (SENML_JSON, '[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
         (SENML_JSON, '[{"n":"/5/0/0","vd":"&"}]', OPAQUE, "type opaque"),
+        (SENML_JSON, '[{"n":"/5/0/0","vd":"\u00e9"}]', OPAQUE, "type opaque"),
+        (TEXT_PLAIN, "\u00e9", OPAQUE, "type opaque"),
         (SENML_JSON, '[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
         (LWM2M_JSON, "[]", FLOAT, "an object"),
         (LWM2M_JSON, "{}", FLOAT, "no array"),
+        (LWM2M_JSON, '{"bt":"x","e":[{"v":1}]}', FLOAT, "member 'bt'"),
         (LWM2M_JSON, '{"bn":"/3308/0","e":[{"n":"5900","v":1}]}', FLOAT, "no resource path"),
         (LWM2M_JSON, '{"e":[{"sv":"&"}]}', OPAQUE, "type opaque"),
-        (LINK_FORMAT, "/3/0", "/3", "CoRE link format"),
+        *((LINK_FORMAT, text, "/3", "CoRE link format") for text in ("/3/0", "</3/0", "3/0>", "</3/0>\ufffd")),
         (TEXT_PLAIN, "nan", FLOAT, "b'nan' cannot be read as the type float"),
         ("text/html", "21.5", FLOAT, "unknown"),
     ],
@@ -279,6 +293,20 @@ def test_what_cannot_be_read_of_a_text_says_why(content_type, text, path, proble
     assert value == Value(ValueKind.OPAQUE, raw, raw, content_type)
     assert value.problem is not None
     assert problem in value.problem
+
+
+def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_path_that_was_asked_for():
+    for content_type in (LWM2M_TLV, SENML_JSON, CBOR, "text/html"):
+        assert decode_many(b"\xff", content_type, "/3/0") == {"/3/0": decode(b"\xff", content_type, "/3/0")}
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"), [((9, 10, 13), "9, /3/0/10, /3/0/13"), ((9, 10, 13, 15), "9, /3/0/10, /3/0/13 ...")]
+)
+def test_the_values_that_stand_in_place_of_the_one_are_named(ids, found):
+    pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in ids]).encode()
+    problem = decode(pack, SENML_JSON, "/3/0").problem
+    assert problem == f"the payload holds no one value for /3/0 but /3/0/{found}; decode_many gives them"
 
 
 def test_bytes_meant_as_bytes_are_no_problem():
@@ -305,9 +333,50 @@ def test_one_bad_resource_leaves_the_others_as_they_are():
     assert "type integer" in (values["/3/0/10"].problem or "")
 
 
-@pytest.mark.parametrize("content_type", ["11542", "application/nanoservice-tlv", "APPLICATION/vnd.oma.lwm2m+tlv; x=1"])
-def test_other_spellings_of_a_content_type_mean_the_same(content_type):
-    assert decode(bytes.fromhex("e4170c41ac0000"), content_type, FLOAT).python == 21.5
+SPELLINGS = {
+    "0": TEXT_PLAIN,
+    "40": LINK_FORMAT,
+    "42": OCTET_STREAM,
+    "50": JSON,
+    "60": CBOR,
+    "110": SENML_JSON,
+    "112": SENML_CBOR,
+    "11542": LWM2M_TLV,
+    "11543": LWM2M_JSON,
+    "application/nanoservice-tlv": LWM2M_TLV,
+    "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
+    "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
+    "APPLICATION/vnd.oma.lwm2m+tlv; x=1": LWM2M_TLV,
+}
+
+
+@pytest.mark.parametrize(("spelling", "content_type"), SPELLINGS.items())
+def test_other_spellings_of_a_content_type_mean_the_same(spelling, content_type):
+    is_written = content_type not in (LINK_FORMAT, OCTET_STREAM)
+    raw = encode(True, BOOLEAN, content_type)[0] if is_written else b"</3/0>"
+    read, named = decode(raw, spelling, BOOLEAN), decode(raw, content_type, BOOLEAN)
+    assert (read.kind, read.python, read.problem) == (named.kind, named.python, None)
+
+
+def test_the_labels_of_senml_cbor_are_those_of_the_rfc():
+    of_all = {-1: 10, -2: "/", -3: 100, -4: "Cel", -5: 0.5, -6: 0, 1: "Cel", 6: 0, 7: 0, 9: "of a later version"}
+    pack = [
+        of_all | {0: FLOAT[1:], 2: 20},
+        {0: STRING[1:], 3: "x"},
+        {0: BOOLEAN[1:], 4: True},
+        {0: OPAQUE[1:], 8: b"x"},
+    ]
+    values = decode_many(
+        cbor2.dumps([*pack, {0: FLOAT[1:], 2: 19, 6: -1}, {0: OBJLINK[1:], "vlo": "3303:0"}]), SENML_CBOR, "/"
+    )
+    assert {path: value.python for path, value in values.items()} == {
+        FLOAT: 20.5,
+        STRING: "x",
+        BOOLEAN: True,
+        OPAQUE: b"x",
+        OBJLINK: "3303:0",
+    }
+    assert cbor2.loads(encode("x", STRING, SENML_CBOR)[0]) == [{0: STRING, 3: "x"}]
 
 
 @pytest.mark.parametrize(
@@ -322,6 +391,8 @@ def test_other_spellings_of_a_content_type_mean_the_same(content_type):
         ([{"bn": FLOAT, "bv": 0.5, "v": 20}], {FLOAT: 20.5}),
         ([{"bn": FLOAT, "bt": 100, "t": 2, "v": 22}, {"t": 1, "v": 21}], {FLOAT: 22.0}),
         ([{"bn": FLOAT, "v": 22}, {"v": 21}], {FLOAT: 21.0}),
+        ([{"bn": FLOAT, "v": 22}, {"t": -0.5, "v": 21}], {FLOAT: 22.0}),
+        ([{"bn": "", "bv": 1, "n": STRING, "vs": "x"}, {"n": BOOLEAN, "vb": True}], {STRING: "x", BOOLEAN: True}),
         (
             [{"n": INTEGER, "v": 20.0}, {"n": TIME, "v": 1e9}],
             {INTEGER: 20, TIME: datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)},
@@ -340,6 +411,8 @@ def test_senml_records_are_resolved(records, expected):
     [
         ({"e": [{"n": "9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"n": "/3/0/9", "v": 100}]}, "/3/0", {"/3/0/9": 100}),
+        ({"e": [{"n": "3/0/9", "v": 100}]}, "/", {"/3/0/9": 100}),
+        ({"bt": 5, "e": [{"n": "9", "v": 100}, {"n": "9", "v": 99, "t": -0.5}]}, "/3/0", {"/3/0/9": 100}),
         ({"e": [{"v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
         ({"bn": "/3/0/9", "e": [{"n": "", "v": 100}]}, "/3/0/9", {"/3/0/9": 100}),
         (
@@ -420,6 +493,13 @@ def test_values_are_written_as_the_standards_have_it(value, path, content_type, 
 def test_values_are_written_as_json(value, path, content_type, body):
     raw, _ = encode(value, path, content_type)
     assert json.loads(raw) == body
+
+
+@pytest.mark.parametrize("content_type", [JSON, SENML_JSON, LWM2M_JSON])
+def test_json_is_written_in_utf_8_without_blanks(content_type):
+    raw, _ = encode("Zürich", STRING, content_type)
+    assert "Zürich".encode() in raw
+    assert b" " not in raw
 
 
 @pytest.mark.parametrize("content_type", [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR, JSON])

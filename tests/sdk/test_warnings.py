@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
 import pytest
-from changed_answers import between, without_snapshots
+from changed_answers import Between, without_snapshots
 
 from mirror_sdk import AsyncMirrorClient, GapWarning, MirrorClient, SnapshotWarning, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
@@ -110,7 +109,7 @@ def test_lost_events_are_told_where_their_table_is_made(plain, device_id, lose):
 
 
 def test_another_way_of_a_snapshot_is_told_where_it_is_taken(mirror, device_id):
-    with new_client(mirror, transport=between(without_snapshots)[0](mirror.transport)) as client:
+    with new_client(mirror, transport=Between(mirror, without_snapshots)) as client:
         with pointing_at("snapshot", SnapshotWarning):
             frame = client.snapshot()  # snapshot
         with pointing_at("refresh", SnapshotWarning):
@@ -198,36 +197,20 @@ def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, bench, device_
         assert plan.undo().frame["check"].tolist() == ["no_earlier_value"]
 
 
-def is_placing(request):
-    return request.method == "POST" and "/device-requests/" in request.url.path
-
-
-class Losing(httpx.BaseTransport):
+@pytest.fixture
+def losing(mirror, lose):
     """The service, whose log has dropped the answer as soon as a request is placed."""
 
-    def __init__(self, transport, lose):
-        self._transport, self._lose = transport, lose
-
-    def handle_request(self, request):
-        answer = self._transport.handle_request(request)
-        if is_placing(request):
-            self._lose()
+    def lose_answer(request, answer):
+        if request.method == "POST" and "/device-requests/" in request.url.path:
+            lose()
         return answer
 
-
-class AsyncLosing(httpx.AsyncBaseTransport):
-    def __init__(self, transport, lose):
-        self._transport, self._lose = transport, lose
-
-    async def handle_async_request(self, request):
-        answer = await self._transport.handle_async_request(request)
-        if is_placing(request):
-            await asyncio.to_thread(self._lose)
-        return answer
+    return Between(mirror, lose_answer)
 
 
-def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
-    with new_client(mirror, transport=Losing(mirror.transport, lose)) as client:
+def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, losing):
+    with new_client(mirror, transport=losing) as client:
         client.subscribe(device_id, TEMPERATURE)
         plan = client.plan([(device_id, SWITCH, True)])
         with pointing_at("applied", GapWarning):
@@ -237,9 +220,8 @@ def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, devic
             assert plan.apply()["status"].tolist() == ["success"]
 
 
-def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
+def test_an_asynchronous_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, losing):
     async def scene():
-        losing = AsyncLosing(mirror.async_transport, lose)
         async with new_client(mirror, AsyncMirrorClient, transport=losing) as client:
             await client.subscribe(device_id, TEMPERATURE)
             plan = await client.plan([(device_id, SWITCH, True)])

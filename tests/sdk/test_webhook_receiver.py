@@ -15,8 +15,8 @@ from flask import Flask, request
 from werkzeug.serving import make_server
 
 from mirror_sdk import BadRequest, CallbackInbox, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
-from mirror_sdk._inbox import Unreadable
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
+from mirror_sdk.wire.entries import Unreadable
 
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 

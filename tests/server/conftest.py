@@ -1,6 +1,7 @@
 """A server inside the test, reached over WSGI, on a clock that stands still."""
 
 import base64
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,17 +13,18 @@ from databases import ON_POSTGRESQL, new_database_url
 from flask.testing import FlaskClient
 
 from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
-from mirror_server import keys
-from mirror_server.app import create_app
-from mirror_server.callout import LOOPBACK
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
-from mirror_server.keys import Scope
+from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import settings
 from mirror_server.store.failures import StorageFailed
 from mirror_server.views.deferred import Deferred
+from mirror_server.web.app import create_app
 
 HoldPoll = Callable[..., Future[Any]]
 
@@ -109,6 +111,20 @@ class Server:
         assert self.services.database.settle(10)
         return answer
 
+    def subscribe(self, key: str, device_id: str, path: str = "/3303/0/5700", method: str = "PUT") -> None:
+        """Put a single subscription and let it settle, or delete it."""
+        answer = self.call(key, method, f"/v2/subscriptions/{device_id}{path}")
+        assert answer.status_code == (200 if method == "PUT" else 204), answer.get_data()
+
+    def put_rules(self, key: str, *rules: dict[str, Any], query: str = "") -> None:
+        answer = self.call(key, "PUT", f"/v2/subscriptions{query}", json=list(rules))
+        assert (answer.status_code, answer.get_data()) == (202, b"")
+
+    def subscribed(self, key: str, device_id: str) -> list[str]:
+        """The paths that are subscribed by somebody."""
+        body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
+        return [entry["resource_path"] for entry in body["resources"] if entry["subscribed"]]
+
     def resource(self, key: str, device_id: str, path: str = "/3303/0/5700") -> Any:
         """One resource of E1, whose body is what the interface says."""
         body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
@@ -127,6 +143,10 @@ class Server:
             listed = [(kind, entry) for kind, entries in answer.json.items() for entry in entries]
             found += sorted(listed, key=lambda told: told[1]["seq"])
             after = int(answer.headers["Mirror-Cursor"])
+
+    def kinds(self, key: str, after: int = 0) -> list[str]:
+        """The kinds of the entries of the application's log behind a number."""
+        return [kind for kind, _ in self.log(key, after)]
 
     def responses(self, key: str) -> dict[str, tuple[int, str | None]]:
         """Status and category of each async response, by async-id; none came twice."""
@@ -156,6 +176,56 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def key(server: Server) -> str:
     return server.key()
+
+
+@pytest.fixture
+def other(server: Server) -> str:
+    """The key of another application."""
+    return server.key()
+
+
+@pytest.fixture
+def device(server: Server, key: str) -> str:
+    """A device with an observable temperature."""
+    return server.add_device(key, "sensor-1")
+
+
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Makes a server with other settings, on a database of its own."""
+    made: list[Server] = []
+
+    def make(**settings: Any) -> Server:
+        folder = tmp_path / f"other-{len(made)}"
+        folder.mkdir()
+        made.append(Server(folder, **settings))
+        return made[-1]
+
+    yield make
+    for other in made:
+        other.services.close()
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[..., ErrorBody]:
+    """Checks that an answer is an error of this code, in every detail the interface gives; gives its body."""
+
+    def check(answer: Any, code: int, *fields: str) -> ErrorBody:
+        assert answer.status_code == code, (answer.request.method, answer.request.path, answer.get_data())
+        assert answer.headers["Content-Type"] == "application/json"
+        body = ErrorBody.model_validate(answer.json, extra="forbid", strict=True)
+        assert body.code == code
+        assert body.type == ("validation_error" if body.fields and code == 400 else ERROR_TYPES[code])
+        assert body.request_id
+        assert re.fullmatch("[0-9a-f]{32}", body.request_id)
+        assert answer.headers["X-Request-ID"] == body.request_id
+        assert body.message
+        assert all(field.message for field in body.fields)
+        if fields:
+            assert tuple(field.name for field in body.fields) == fields
+        return body
+
+    return check
 
 
 class Disk:

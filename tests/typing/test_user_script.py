@@ -27,7 +27,7 @@ MISTAKES = {
 """What is put in the place of what in a script of its own, and the word that a checker says of it."""
 
 # These import what needs an extra where they need it.
-LAZY = ["_async_client.py", "_client.py", "_tables.py", "cli/fleet_commands.py", "cli/log_commands.py", "device.py"]
+LAZY = ["_async_client.py", "_client.py", "cli/fleet_commands.py", "cli/log_commands.py", "device.py"]
 
 _FINDING = re.compile(r"^\s*\S*?(\w+)\.py:(\d+):.*?error: (.*)$", re.MULTILINE)
 

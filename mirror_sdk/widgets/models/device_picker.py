@@ -16,12 +16,10 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.naming import DeviceLike, own_id
 from mirror_sdk.widgets.models.calls import Run
 from mirror_sdk.widgets.models.notices import Notices
-from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.reload import Reload
 from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.wire.directory import Device
 
-DEVICES_SHOWN = 8
 DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 _IDS_AT_ONCE = 50
@@ -32,11 +30,12 @@ GivenDevices = DeviceLike | Iterable[DeviceLike] | pd.DataFrame
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """A device that can be picked; ``text`` may hold anything a device says."""
+    """A device that can be picked; ``name``, ``type`` and ``state`` may hold anything a device says."""
 
     device_id: str
-    text: str
-    is_picked: bool
+    name: str
+    type: str
+    state: str
 
 
 class DevicePicker:
@@ -54,8 +53,8 @@ class DevicePicker:
         ValueRefused: ``given`` are no devices.
 
     Attributes:
-        search: Part of a name or id of the devices that are listed.
-        pages: Which part of them is listed.
+        type: The type of the devices that are listed; empty for any.
+        state: Their state; empty for any.
     """
 
     def __init__(
@@ -68,8 +67,8 @@ class DevicePicker:
         changed: Callable[[], object],
         clock: Callable[[], float],
     ) -> None:
-        self.search = ""
-        self.pages = Pages(DEVICES_SHOWN)
+        self.type = ""
+        self.state = ""
         self._client = client
         self._run = run
         self._notices = notices
@@ -90,37 +89,39 @@ class DevicePicker:
             lambda error: self._failed(number, error),
         )
 
-    def find(self, text: str) -> None:
-        """List the devices with this in their name or id; what is picked stays picked."""
-        self.search = text
-        self.pages.index = 0
+    def find(self, type: str, state: str) -> None:  # noqa: A002 - what the directory calls it
+        """List the devices of this type and in this state, each empty for any; what is picked stays picked."""
+        self.type, self.state = type, state
         self._changed()
 
-    def turn_page(self, step: int) -> None:
-        """Go on by so many pages, or back."""
-        self.pages.index += step
+    def pick(self, device_ids: Iterable[str], is_picked: bool) -> None:
+        """Pick devices, or drop them."""
+        for device_id in device_ids:
+            if is_picked:
+                self._picked[device_id] = None
+            else:
+                self._picked.pop(device_id, None)
         self._changed()
-
-    def pick(self, device_id: str, is_picked: bool) -> None:
-        """Pick a device, or drop it."""
-        self._pick([device_id], is_picked)
-
-    def pick_found(self, is_picked: bool) -> None:
-        """Pick all devices that match the search, or drop them."""
-        self._pick(self._found, is_picked)
 
     @property
     def choices(self) -> list[DeviceChoice]:
-        """The devices of the page."""
-        return [
-            DeviceChoice(device_id, self._text(device_id), device_id in self._picked)
-            for device_id in self.pages.cut(self._found)
-        ]
+        """The devices that are listed."""
+        return [one for one in self._choices if self.type in {"", one.type} and self.state in {"", one.state}]
 
     @property
-    def lines(self) -> int:
-        """How many lines the list has where nothing is searched for: it keeps its place while people search."""
-        return min(len(self._candidates), DEVICES_SHOWN)
+    def count(self) -> int:
+        """How many devices there are to pick from."""
+        return len(self._candidates)
+
+    @property
+    def types(self) -> list[str]:
+        """The types of all devices there are."""
+        return sorted({one.type for one in self._choices if one.type} | ({self.type} - {""}))
+
+    @property
+    def states(self) -> list[str]:
+        """The states of all devices there are."""
+        return sorted({one.state for one in self._choices if one.state} | ({self.state} - {""}))
 
     @property
     def picked(self) -> list[str]:
@@ -135,15 +136,20 @@ class DevicePicker:
         return next((device_id for device_id in self.picked if device_id in self._directory), None)
 
     @property
+    def is_one(self) -> bool:
+        """Whether there is nothing to choose: one device was given."""
+        return self._given is not None and len(self._given) == 1
+
+    @property
     def text(self) -> str:
-        """How many devices are picked, and how many of those the search hides."""
-        if self._listing.is_running and not self._directory:
+        """How many devices are picked, and how many of those are not listed."""
+        if self._is_unread:
             return "reading the directory …"
         if not self._candidates:
             return "no device was given" if self._given is not None else "the directory lists no device"
         text = f"{len(self._picked):,} of {count_text(len(self._candidates), 'device')} picked"
-        hidden = len(self._picked.keys() - set(self._found))
-        return f"{text}, {hidden:,} of them not in this search" if hidden else text
+        hidden = len(self._picked.keys() - {one.device_id for one in self.choices})
+        return f"{text}, {hidden:,} of them not listed" if hidden else text
 
     def name(self, device_id: str) -> str:
         """What a device is called."""
@@ -160,23 +166,22 @@ class DevicePicker:
             self.load()
 
     @property
-    def _found(self) -> list[str]:
-        wanted = self.search.strip().casefold()
-        return [one for one in self._candidates if wanted in f"{self.name(one)}\n{one}".casefold()]
+    def _is_unread(self) -> bool:
+        return self._listing.is_running and not self._directory
 
-    def _text(self, device_id: str) -> str:
+    @property
+    def _choices(self) -> list[DeviceChoice]:
+        return [self._choice(device_id) for device_id in self._candidates]
+
+    def _choice(self, device_id: str) -> DeviceChoice:
         listed = self._directory.get(device_id)
-        if listed is None or listed.state == "registered":
-            return self.name(device_id)
-        return f"{self.name(device_id)} · {listed.state}"
-
-    def _pick(self, device_ids: Iterable[str], is_picked: bool) -> None:
-        for device_id in device_ids:
-            if is_picked:
-                self._picked[device_id] = None
-            else:
-                self._picked.pop(device_id, None)
-        self._changed()
+        unlisted = "" if self._is_unread else "unknown"
+        return DeviceChoice(
+            device_id,
+            self.name(device_id),
+            (listed.endpoint_type or "") if listed else "",
+            listed.state if listed else unlisted,
+        )
 
     def _took(self, number: int, devices: DeviceList) -> None:
         if self._listing.end(number):

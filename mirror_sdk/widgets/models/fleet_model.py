@@ -1,35 +1,37 @@
-"""What the overview of a fleet knows: for each device what drifts, what waits and what is old."""
+"""What the overview of a fleet knows: each device in numbers, and how it stands."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._visible import shown_names
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.frames import DriftKind, drift_frame
+from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
+from mirror_sdk.frames.columns import INSTANT, build, fixed_category
 from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.models.calls import Run, run_now
+from mirror_sdk.widgets.models.marks import Mark
 from mirror_sdk.widgets.models.notices import Notices
-from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.reload import Reload
+from mirror_sdk.widgets.models.rhythm import Rhythms
 from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.wire.directory import Device
 
-TILES_SHOWN = 48
 DEVICES_IN_A_LOOK = 100
-"""As many as can be named in one request."""
+"""How many devices are looked at in one request: as many as it can name."""
 RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
-DEFAULT_STALE_AFTER_SECONDS = 3600.0
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
 
@@ -49,8 +51,35 @@ class Condition(StrEnum):
     FINE = "fine"
 
 
+OF_CONDITION = {
+    Condition.FAILED: Mark.FAILED,
+    Condition.DRIFT: Mark.DIFFERS,
+    Condition.PENDING: Mark.PENDING,
+    Condition.STALE: Mark.STALE,
+    Condition.SILENT: Mark.SILENT,
+    Condition.GONE: Mark.GONE,
+    Condition.FINE: Mark.FINE,
+}
+"""How each condition is shown."""
 _ORDER = list(Condition)
+_COUNTS = {
+    Condition.FAILED: "failed",
+    Condition.DRIFT: "drifting",
+    Condition.PENDING: "pending",
+    Condition.STALE: "stale",
+}
+"""What is counted of devices, by the condition it leads to."""
+_NUMBERS = ("resources", *_COUNTS.values(), "unconfirmed")
 _DRIFTING = set(DriftKind) - {DriftKind.FAILED, DriftKind.PENDING, DriftKind.UNCONFIRMED}
+FLEET_SCHEMA = pa.schema(
+    [
+        *DIRECTORY_SCHEMA,
+        fixed_category("condition", list(Condition)),
+        *(pa.field(name, pa.int64()) for name in _NUMBERS),
+        pa.field("last_reported_at", INSTANT),
+    ]
+)
+"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,67 +87,68 @@ class DeviceSummary:
     """A device in numbers; ``name`` may hold anything a device says.
 
     Attributes:
-        device_id: The device.
-        name: Its endpoint name.
-        is_registered: Whether it is registered.
+        device: What the directory says of it.
+        name: How it is called here.
         resources: How many resources it has introduced.
         failed: How many of them have a write that failed.
         drifting: How many differ from what was asked for.
         pending: How many writes wait.
-        stale: How many values are older than they may be.
-        last_reported_at: When it last reported anything.
+        stale: How many values are stale; see :func:`mirror_sdk.frames.stale.silent_rows`.
         unconfirmed: How many were reported before the device took another value.
+        last_reported_at: When it last reported anything.
     """
 
-    device_id: str
+    device: Device
     name: str
-    is_registered: bool
     resources: int
     failed: int
     drifting: int
     pending: int
     stale: int
+    unconfirmed: int
     last_reported_at: datetime | None
-    unconfirmed: int = 0
 
     @property
-    def conditions(self) -> list[Condition]:
-        """All that is true of it, the worst first; ``FINE`` where nothing is wrong."""
-        told = {
-            Condition.FAILED: self.failed,
-            Condition.DRIFT: self.drifting,
-            Condition.PENDING: self.pending,
-            Condition.STALE: self.stale,
-            Condition.SILENT: self.last_reported_at is None,
-            Condition.GONE: not self.is_registered,
-        }
-        return [condition for condition, is_true in told.items() if is_true] or [Condition.FINE]
-
-    @property
-    def worst(self) -> Condition:
-        """The worst that is true of it."""
-        return self.conditions[0]
+    def condition(self) -> Condition:
+        """The worst that is true of it; ``FINE`` where nothing is wrong."""
+        if found := next((condition for condition, name in _COUNTS.items() if getattr(self, name)), None):
+            return found
+        if self.last_reported_at is None:
+            return Condition.SILENT
+        return Condition.FINE if self.device.state == "registered" else Condition.GONE
 
     @property
     def text(self) -> str:
         """What is to be known of it in words."""
-        parts = [f"{count} {word}" for count, word in self._counted if count]
-        parts += [word for is_true, word in self._said if is_true]
+        counted = [(getattr(self, name), name) for name in (*_COUNTS.values(), "unconfirmed")]
+        said = [
+            (self.last_reported_at is None, "never reported"),
+            (self.device.state != "registered", "not registered"),
+        ]
+        parts = [f"{count} {name}" for count, name in counted if count] + [words for is_true, words in said if is_true]
         return ", ".join(parts) or "all as asked for"
 
     @property
-    def _counted(self) -> list[tuple[int, str]]:
-        return [
-            (self.failed, "failed"),
-            (self.drifting, "drifting"),
-            (self.pending, "pending"),
-            (self.stale, "stale"),
-            (self.unconfirmed, "unconfirmed"),
-        ]
+    def last_contact_at(self) -> datetime | None:
+        """When anything last came from it."""
+        known = [at for at in (self.device.last_contact_at, self.last_reported_at) if at is not None]
+        return max(known, default=None)
 
     @property
-    def _said(self) -> list[tuple[bool, str]]:
-        return [(self.last_reported_at is None, "never reported"), (not self.is_registered, "not registered")]
+    def row(self) -> dict[str, Any]:
+        """The device, for a grid."""
+        return {
+            "key": self.device.id,
+            "name": self.name,
+            "condition": OF_CONDITION[self.condition].text,
+            "type": self.device.endpoint_type,
+            "state": self.device.state,
+            "last_contact": self.last_contact_at,
+            # Nothing to be seen where there is nothing to do.
+            **{name: getattr(self, name) or None for name in _COUNTS.values()},
+            "tones": {"condition": OF_CONDITION[self.condition].tone},
+            "hints": {"name": f"{self.name} ({self.device.id})", "condition": self.text},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +158,7 @@ class _Fleet:
     directory: dict[str, Device]
     names: dict[str, str]
     summaries: dict[str, DeviceSummary]
+    about: dict[str, Any]
 
 
 class FleetModel:
@@ -138,16 +169,15 @@ class FleetModel:
     Args:
         client: The mirror.
         run: Makes the client calls.
-        stale_after_seconds: How old a value may be for which the device gave no time of its own.
+        stale_after_seconds: What silence of a resource is never too long; see
+            :func:`mirror_sdk.frames.stale.silent_rows`.
         clock: Seconds, for how often the fleet is looked at again.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
 
     Attributes:
-        search: Part of a name or id that devices must have.
-        condition: What must be true of devices; ``None`` for anything.
-        pages: Which part of the devices is shown.
+        mark: What is the worst that is true of the devices that are shown; ``None`` for all devices.
         notices: What went wrong.
         version: Grows with every change of what is shown.
     """
@@ -157,23 +187,17 @@ class FleetModel:
         client: MirrorClient,
         run: Run = run_now,
         *,
-        stale_after_seconds: float = DEFAULT_STALE_AFTER_SECONDS,
+        stale_after_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not stale_after_seconds > 0:
-            raise ValueError(f"stale_after_seconds={stale_after_seconds} is no age; give seconds above 0")
-        self.search = ""
-        self.condition: Condition | None = None
-        self.pages = Pages(TILES_SHOWN)
+        self.mark: Mark | None = None
         self.notices = Notices()
         self.version = 0
         self._client = client
         self._run = run
-        self._stale_after = timedelta(seconds=stale_after_seconds)
-        self._directory: dict[str, Device] = {}
-        self._names: dict[str, str] = {}
-        self._summaries: dict[str, DeviceSummary] = {}
-        self._ranked: list[str] = []
+        self._rhythms = Rhythms(stale_after_seconds)
+        self._fleet = _Fleet({}, {}, {}, {})
+        self._rows: dict[str, dict[str, Any]] = {}
         self._loading = Reload(clock, RELOAD_SECONDS)
         self._looking = Reload(clock, RELOAD_SECONDS)
         self._changed: set[str] = set()
@@ -181,23 +205,13 @@ class FleetModel:
     def load(self) -> None:
         """Read the directory and the whole fleet."""
         number = self._loading.begin()
+        # What is told from now on may have happened behind what is read.
+        told, self._changed = self._changed, set()
         self._run(
-            lambda: _read_fleet(self._client, self._stale_after),
+            self._read_fleet,
             lambda fleet: self._took_fleet(number, fleet),
-            lambda error: self._failed(number, error),
+            lambda error: self._failed(number, told, error),
         )
-
-    def find(self, search: str, condition: Condition | None) -> None:
-        """Show the devices with this in their name or id, of which the condition is true; ``None`` for any."""
-        self.search, self.condition = search, condition
-        self.pages.index = 0
-        self._rank()
-        self.version += 1
-
-    def turn_page(self, step: int) -> None:
-        """Go on by so many pages, or back."""
-        self.pages.index += step
-        self.version += 1
 
     def dismiss(self) -> None:
         """The notices were read."""
@@ -207,37 +221,56 @@ class FleetModel:
     # What is shown
 
     @property
-    def tiles(self) -> Sequence[DeviceSummary]:
-        """The devices of the page, worst first."""
-        return self.pages.cut(self._found)
+    def rows(self) -> list[dict[str, Any]]:
+        """The devices, for a grid, the worst first as the fleet was read."""
+        shown = self._fleet.summaries
+        return [row for key, row in self._rows.items() if self.mark in (None, OF_CONDITION[shown[key].condition])]
 
     @property
-    def counts(self) -> dict[Condition, int]:
-        """How many devices there are by the worst that is true of them, the worst first."""
-        counted = Counter(summary.worst for summary in self._summaries.values())
-        return {condition: counted[condition] for condition in Condition}
+    def counts(self) -> dict[Mark, int]:
+        """How many devices there are by the worst that is true of them."""
+        return Counter(OF_CONDITION[summary.condition] for summary in self._fleet.summaries.values())
+
+    def find(self, mark: Mark | None) -> None:
+        """Show the devices of which this is the worst that is true; ``None`` shows all."""
+        self.mark = mark
+        self.version += 1
 
     @property
     def counts_text(self) -> str:
         """What the whole fleet has, in words; values and writes are counted, not devices."""
-        summaries = self._summaries.values()
-        parts = [count_text(len(self._directory), "device")]
+        summaries = self._fleet.summaries.values()
+        parts = [count_text(len(summaries), "device")]
+        nouns = ("failed write", "drifting value", "pending write", "stale value")
         parts += [
-            count_text(sum(one.failed for one in summaries), "failed write"),
-            count_text(sum(one.drifting for one in summaries), "drifting value"),
-            count_text(sum(one.pending for one in summaries), "pending write"),
-            count_text(sum(one.stale for one in summaries), "stale value"),
+            count_text(sum(getattr(one, name) for one in summaries), noun)
+            for name, noun in zip(_COUNTS.values(), nouns, strict=True)
         ]
         return " · ".join(parts)
 
     @property
+    def as_of_text(self) -> str:
+        """As of when it is, by the mirror's clock; what events tell of single devices since is shown too."""
+        if self._fleet.about:
+            return f"as of {pd.Timestamp(self._fleet.about['taken_at']):%Y-%m-%d %H:%M:%S} UTC"
+        return "reading the fleet …" if self._loading.is_running else "not read"
+
+    @property
     def empty_text(self) -> str:
-        """Why no device is shown; empty when one is."""
-        if self._found:
-            return ""
-        if self._loading.is_running:
-            return "reading the fleet …"
-        return "No device matches." if self._directory else "The directory lists no device."
+        """Why no device is shown; empty when one is, or nobody knows yet."""
+        return "The directory lists no device." if self._fleet.about and not self._rows else ""
+
+    def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
+        """The table of these devices, as far as they are there; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
+        found = [self._fleet.summaries[one] for one in self._rows if one in set(device_ids)]
+        of_device = {"device_id": "id", "last_contact": "last_contact_at"}
+        columns = {
+            name: [getattr(one.device, of_device.get(name, name)) for one in found] for name in DIRECTORY_SCHEMA.names
+        }
+        own = [name for name in FLEET_SCHEMA.names if name not in columns]
+        columns |= {name: [getattr(one, name) for one in found] for name in own}
+        columns["last_contact"] = [one.last_contact_at for one in found]
+        return build(columns, FLEET_SCHEMA, **self._fleet.about)
 
     # What comes in
 
@@ -248,7 +281,7 @@ class FleetModel:
                 self._changed.add(event.device_id)
             elif event.kind is EventKind.ASYNC_RESPONSE:
                 # It names no device, but ends a write of one where a write waits.
-                self._changed |= {one.device_id for one in self._summaries.values() if one.pending}
+                self._changed |= {one.device.id for one in self._fleet.summaries.values() if one.pending}
             if event.kind in _OF_THE_DIRECTORY:
                 self._loading.within(RELOAD_AFTER_EVENT_SECONDS)
         if self._changed:
@@ -261,44 +294,31 @@ class FleetModel:
         elif self._looking.is_due and not self._loading.is_running and self._changed:
             self._look([self._changed.pop() for _ in range(min(DEVICES_IN_A_LOOK, len(self._changed)))])
 
-    @property
-    def _found(self) -> list[DeviceSummary]:
-        wanted = self.search.strip().casefold()
-        ranked = [self._summaries[key] for key in self._ranked if key in self._summaries]
-        return [
-            one
-            for one in ranked
-            if wanted in f"{one.name}\n{one.device_id}".casefold()
-            and (self.condition is None or self.condition in one.conditions)
-        ]
-
-    def _rank(self) -> None:
-        """Put the worst first. Not with every event: a tile must not move away under the hand."""
-        found = sorted(self._summaries.values(), key=lambda one: (_ORDER.index(one.worst), one.name, one.device_id))
-        self._ranked = [one.device_id for one in found]
-
     def _took_fleet(self, number: int, fleet: _Fleet) -> None:
         if self._loading.end(number):
-            self._directory, self._names, self._summaries = fleet.directory, fleet.names, fleet.summaries
-            self._changed.clear()
-            self._rank()
+            self._fleet = fleet
+            # Not with every event: a row must not move away under the hand.
+            ranked = sorted(fleet.summaries.values(), key=lambda one: (_ORDER.index(one.condition), one.name))
+            self._rows = {one.device.id: one.row for one in ranked}
             self.notices.clear("fleet")
             self.version += 1
 
     def _look(self, device_ids: Sequence[str]) -> None:
         """Look at these devices again; those the directory did not list come with its next reading."""
-        devices = {device_id: self._directory[device_id] for device_id in device_ids if device_id in self._directory}
-        names, age = self._names, self._stale_after
+        fleet = self._fleet
+        devices = {device_id: fleet.directory[device_id] for device_id in device_ids if device_id in fleet.directory}
         number = self._looking.begin()
         self._run(
-            lambda: _summarise(_states(self._client, list(devices)), devices, names, age) if devices else {},
+            lambda: self._summarise(_states(self._client, list(devices)), devices, fleet.names) if devices else {},
             lambda summaries: self._looked(number, summaries),
             lambda error: self._missed(number, device_ids, error),
         )
 
     def _looked(self, number: int, summaries: Mapping[str, DeviceSummary]) -> None:
         self._looking.end(number)
-        self._summaries = {**self._summaries, **summaries}
+        there = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
+        self._fleet.summaries.update(there)
+        self._rows.update({device_id: summary.row for device_id, summary in there.items()})
         self.version += 1
 
     def _missed(self, number: int, device_ids: Iterable[str], error: Exception) -> None:
@@ -311,49 +331,48 @@ class FleetModel:
         self.notices.put("fleet", "Reading devices again", error)
         self.version += 1
 
-    def _failed(self, number: int, error: Exception) -> None:
+    def _failed(self, number: int, told: Iterable[str], error: Exception) -> None:
+        self._changed |= set(told)
         if self._loading.end(number):
             self.notices.put("fleet", "Reading the fleet", error)
             self.version += 1
 
+    def _read_fleet(self) -> _Fleet:
+        directory = {device.id: device for device in self._client.list_devices()}
+        names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
+        state = _states(self._client)
+        about = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
+        return _Fleet(directory, names, self._summarise(state, directory, names), about | {"devices": len(directory)})
 
-def _read_fleet(client: MirrorClient, stale_after: timedelta) -> _Fleet:
-    directory = {device.id: device for device in client.list_devices()}
-    names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
-    return _Fleet(directory, names, _summarise(_states(client), directory, names, stale_after))
+    def _summarise(
+        self, state: pd.DataFrame, devices: Mapping[str, Device], names: Mapping[str, str]
+    ) -> dict[str, DeviceSummary]:
+        """Each of the devices in numbers."""
+        kinds = _drift_by_device(state)
+        resources = Counter(state["device_id"])
+        stale = Counter(state["device_id"][self._rhythms.stale(state, devices.values())])
+        reported = state.dropna(subset=["reported_at"]).groupby("device_id", observed=True)["reported_at"].max()
+        last = {str(device_id): at.to_pydatetime() for device_id, at in reported.items()}
+        return {
+            device_id: DeviceSummary(
+                device=device,
+                name=names[device_id],
+                resources=resources[device_id],
+                failed=kinds[device_id, DriftKind.FAILED],
+                pending=kinds[device_id, DriftKind.PENDING],
+                drifting=sum(kinds[device_id, kind] for kind in _DRIFTING),
+                stale=stale[device_id],
+                unconfirmed=kinds[device_id, DriftKind.UNCONFIRMED],
+                last_reported_at=last.get(device_id),
+            )
+            for device_id, device in devices.items()
+        }
 
 
 def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd.DataFrame:
     # The widget says that it reads; a bar would come into the output of some cell.
     with without_progress():
         return client.snapshot(device_ids, raw=True)
-
-
-def _summarise(
-    state: pd.DataFrame, devices: Mapping[str, Device], names: Mapping[str, str], stale_after: timedelta
-) -> dict[str, DeviceSummary]:
-    """Each of the devices in numbers. A value is old where its device said so, or said nothing and it is too old."""
-    kinds = _drift_by_device(state)
-    resources = Counter(state["device_id"])
-    holds_until = state["fresh_until"].fillna(state["reported_at"] + stale_after)
-    stale = Counter(state["device_id"][holds_until < pd.Timestamp(state.attrs["mirror"]["taken_at"])])
-    reported = state.dropna(subset=["reported_at"]).groupby("device_id", observed=True)["reported_at"].max()
-    last = {str(device_id): at.to_pydatetime() for device_id, at in reported.items()}
-    return {
-        device_id: DeviceSummary(
-            device_id=device_id,
-            name=names[device_id],
-            is_registered=device.state == "registered",
-            resources=resources[device_id],
-            failed=kinds[device_id, DriftKind.FAILED],
-            pending=kinds[device_id, DriftKind.PENDING],
-            drifting=sum(kinds[device_id, kind] for kind in _DRIFTING),
-            stale=stale[device_id],
-            last_reported_at=last.get(device_id),
-            unconfirmed=kinds[device_id, DriftKind.UNCONFIRMED],
-        )
-        for device_id, device in devices.items()
-    }
 
 
 def _drift_by_device(state: pd.DataFrame) -> Counter[tuple[str, DriftKind]]:

@@ -17,7 +17,7 @@ _SUBJECT = "recording"
 
 
 class RecordingModel:
-    """At most one recording of a client at a time; see :meth:`MirrorClient.record`.
+    """Holds at most one recording of a client at a time; see :meth:`MirrorClient.record`.
 
     Args:
         client: The mirror.

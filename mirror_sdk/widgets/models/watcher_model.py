@@ -3,74 +3,49 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
+from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names
-from mirror_sdk.device import DeviceList
+from mirror_sdk._visible import shown_names, visible
+from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.events import Event, EventKind, event_filter
 from mirror_sdk.frames import events_frame
-from mirror_sdk.frames.legend import line_names
-from mirror_sdk.object_table import lookup
+from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.calls import Run, run_now
+from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
 from mirror_sdk.widgets.models.notices import Notices
-from mirror_sdk.widgets.models.pages import Pages
+from mirror_sdk.widgets.models.past import Past, read_past
 from mirror_sdk.widgets.models.recording_model import RecordingModel
+from mirror_sdk.widgets.models.time_window import WINDOWS, Stretch, TimeWindow
 from mirror_sdk.widgets.models.wording import count_text, value_text
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mirror_sdk.recording import Recording
+
 EVENTS_KEPT = 10_000
-ROWS_SHOWN = 12
-SERIES_PLOTTED = 4
-SERIES_LISTED = 100
-SERIES_SHOWN = 6
+ROWS_SHOWN = 500
+SERIES_PLOTTED = 6
+SERIES_LISTED = 500
 RATE_SECONDS = 10
 LARGEST_PLOTTED = 1e100
 
+Row = Mapping[str, Any]
 
-class SeriesKey(NamedTuple):
-    """A resource of a device."""
-
-    device_id: str
-    path: str
-
-
-class Point(NamedTuple):
-    """A number at a time."""
-
-    at: datetime
-    number: float
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A line of the plot; ``name`` may hold anything a device says."""
-
-    name: str
-    unit: str
-    points: Sequence[Point]
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """One event as it is shown; texts may hold anything a device says."""
-
-    received_at: str
-    kind: EventKind
-    device: str
-    path: str
-    label: str
-    value: str
+_NUMBERS = frozenset({bool, int, float})
+_LEFT = frozenset({EventKind.GAP, EventKind.DEREGISTRATION, EventKind.EXPIRED})
+"""What breaks the lines: after it nobody knows what a device would have told."""
 
 
 class _Rate:
@@ -98,17 +73,18 @@ class _Rate:
 
 
 class WatcherModel:
-    """The events of chosen resources, the newest of them kept.
+    """The events of chosen resources, the newest of them kept: what was before, and what comes.
 
-    Pausing holds still what is shown and goes on collecting. Without following, the table stays where it is while plot
-    and numbers go on.
+    Pausing holds still what is shown and goes on collecting.
 
     Args:
-        client: The mirror; it is asked for the names of devices.
+        client: The mirror; it is asked for the names of devices, for the log, and for the units that devices name.
         devices: Names or ids of devices; ``None`` takes all.
         paths: Path patterns (``/3303/*``); ``None`` takes every event, not observations alone.
         run: Makes the client calls.
-        events_kept: How many events are kept at most.
+        recording: A recording whose events are shown before those of the log.
+        await_live: Returns when live events come: the log is read after that, so that nothing lies between both.
+        events_kept: How many events are kept at most, of the recording and of the log each.
         clock: Seconds, for the rate.
 
     Raises:
@@ -117,11 +93,11 @@ class WatcherModel:
 
     Attributes:
         notices: What went wrong.
-        recording: The recording of what is chosen.
+        recording: The recording of what is chosen, which may run.
         version: Grows with every change of what is shown.
+        window: Which stretch of time the plot shows.
         plotted: The series chosen for the plot; with none, the first that bring numbers.
-        series_pages: Which part of what can be plotted is listed.
-        total: How many events came since the beginning or since they were cleared.
+        selected: The series that stands out in the plot, if any.
         gaps: How many losses the service told of.
         lost: How many events those losses hold, as far as their number is known.
         overrun: How many events came faster than they could be taken, and are not here.
@@ -134,24 +110,35 @@ class WatcherModel:
         paths: Collection[str] | None = None,
         run: Run = run_now,
         *,
+        recording: Recording | None = None,
+        await_live: Callable[[], object] = lambda: None,
         events_kept: int = EVENTS_KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.notices = Notices()
         self.version = 0
         self.recording = RecordingModel(client, run, self.notices, self._has_changed)
+        self.window = TimeWindow()
+        self.plotted: tuple[SeriesKey, ...] = ()
+        self.selected: SeriesKey | None = None
         self._client = client
         self._run = run
-        self._names: Mapping[str, str] = {}
+        self._shown_recording = recording
+        self._await_live = await_live
+        self._names: dict[str, str] = {}
         self._shown_names: Mapping[str, str] = {}
+        self._has_names = False
+        self._pasts_awaited = 0
+        self._recorded: tuple[Event, ...] = ()
         self._events: deque[Event] = deque(maxlen=events_kept)
+        self._known: set[Hashable] = set()
         self._rate = _Rate(clock)
-        self._units: dict[SeriesKey, str] = {}
-        self.plotted: tuple[SeriesKey, ...] = ()
-        self.series_pages = Pages(SERIES_SHOWN)
-        self._frozen: tuple[Event, ...] | None = None
-        self._total_at_pause = 0
-        self._anchor: int | None = None
+        self._named_units: dict[SeriesKey, str] = {}
+        self._asked_for_units: set[str] = set()
+        self._newest: dict[SeriesKey, Event] = {}
+        self._rows: dict[int, Row] = {}
+        self._frozen: tuple[Sequence[Event], int] | None = None
+        self._cleared_seq = 0
         self._forget()
         self.devices: tuple[str, ...] = ()
         self.paths: tuple[str, ...] = ()
@@ -160,7 +147,7 @@ class WatcherModel:
     # What is chosen
 
     def choose(self, devices: Collection[str], paths: Collection[str]) -> None:
-        """Take events of these devices and paths from now on; an empty collection takes all. Nothing is sent.
+        """Show and take events of these devices and paths; an empty collection takes all. No device is asked.
 
         Raises:
             TypeError: A single text was given where a list of texts belongs.
@@ -171,11 +158,24 @@ class WatcherModel:
         event_filter(paths, devices)
         self.devices, self.paths = tuple(devices), tuple(paths)
         self._renew_filter()
-        self.version += 1
+        if self._has_names:
+            # What the earlier choice left out may still be in the log.
+            self.load_past()
 
-    def load_names(self) -> None:
-        """Read the names of the devices from the directory."""
+    def load(self) -> None:
+        """Read the names of the devices from the directory, then what was before."""
         self._run(self._client.list_devices, self._took_names, self._no_names)
+
+    def load_past(self) -> None:
+        """Read what the recording holds and what the log still has."""
+        wants, most = self._wants, self._events.maxlen or EVENTS_KEPT
+
+        def read() -> Past:
+            self._await_live()
+            return read_past(self._client, self._shown_recording, wants, most)
+
+        self._pasts_awaited += 1
+        self._run(read, self._took_past, self._no_past)
 
     # What comes in
 
@@ -186,19 +186,23 @@ class WatcherModel:
             events: In the order in which they came.
             overrun: How many more had to be given up before these.
         """
-        taken = [event for event in events if self._wants(event)]
+        came = list(events)
+        self._learn_names(came)
+        taken = [event for event in came if self._wants(event) and _identity(event) not in self._known]
         if not taken and not overrun:
             return
         for event in taken:
             if event.kind is EventKind.GAP:
                 self._lose(event)
-            elif _number(event) is not None and len(self._units) < SERIES_LISTED:
-                key = SeriesKey(event.device_id or "", event.path or "")
-                self._units.setdefault(key, _unit(event.path))
+        if overrun and came:
+            # So that the table tells of it, and no line leads over it.
+            taken.insert(0, Event(kind=EventKind.GAP, received_at=came[0].received_at))
         self._events.extend(taken)
+        self._register(taken)
         self._rate.add(len(taken))
         self.total += len(taken)
         self.overrun += overrun
+        self._ask_for_units()
         self.version += 1
 
     # What is done
@@ -211,8 +215,7 @@ class WatcherModel:
     def pause(self) -> None:
         """Hold still what is shown; events are still collected."""
         if self._frozen is None:
-            self._frozen = tuple(self._events)
-            self._total_at_pause = self.total
+            self._frozen = self._all(), self.total
             self.version += 1
 
     def resume(self) -> None:
@@ -220,47 +223,53 @@ class WatcherModel:
         self._frozen = None
         self.version += 1
 
-    @property
-    def is_following(self) -> bool:
-        """Whether the table shows the newest events."""
-        return self._anchor is None
-
-    def follow(self, wanted: bool) -> None:
-        """Have the table show the newest events, or stay where it is."""
-        self._anchor = None if wanted else self._shown_total
-        self.version += 1
-
-    def move(self, rows: int) -> None:
-        """Go to older events by so many rows, to newer ones with less than 0; the table then stays there."""
-        total = self._shown_total
-        oldest = total - len(self._shown) + min(ROWS_SHOWN, len(self._shown))
-        anchor = total if self._anchor is None else self._anchor
-        self._anchor = min(max(anchor - rows, oldest), total)
-        self.version += 1
-
     def clear(self) -> None:
         """Forget all events and counts."""
+        self._cleared_seq = max((event.seq or 0 for event in self._events), default=self._cleared_seq)
         self._events.clear()
-        self._units.clear()
-        self.plotted = ()
-        self._frozen = None if self._frozen is None else ()
-        self._anchor = None if self._anchor is None else 0
+        self._recorded, self._shown_recording = (), None
+        self._newest.clear()
+        self._rows.clear()
+        self.plotted, self.selected = (), None
+        self._frozen = None if self._frozen is None else ((), 0)
         self._forget()
         self.version += 1
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Draw these series; with none, the first that bring numbers."""
-        self.plotted = tuple(keys)[:SERIES_PLOTTED]
+        """Draw these series, the last ones of too many; with none, the first that bring numbers."""
+        self.plotted = tuple(keys)[-SERIES_PLOTTED:]
+        self.selected = None
+        self._ask_for_units()
         self.version += 1
 
-    def toggle_plotted(self, key: SeriesKey) -> None:
-        """Draw this series too, in place of the first where there are as many as can be; or no longer."""
-        drawn = [one for one in self.drawn if one != key]
-        self.plot(drawn if key in self.drawn else [*drawn, key][-SERIES_PLOTTED:])
+    def plot_texts(self, texts: Collection[str]) -> None:
+        """Draw the series of these texts, see :func:`series_text`: those that are drawn, then the others."""
+        wanted = [key for key in self._newest if series_text(key) in set(texts)]
+        drawn = [key for key in self.drawn if key in wanted]
+        self.plot([*drawn, *(key for key in wanted if key not in drawn)])
 
-    def turn_series_page(self, step: int) -> None:
-        """Go on by so many pages of series, or back."""
-        self.series_pages.index += step
+    def select(self, key: SeriesKey | None) -> None:
+        """Have a series stand out, which is drawn if it was not; ``None`` for none."""
+        if key is not None and key not in self.drawn:
+            self.plot([*self.drawn[-SERIES_PLOTTED + 1 :], key])
+        self.selected = key
+        self.version += 1
+
+    def select_row(self, row_key: str) -> None:
+        """Have the series of a row of the table stand out, if it brings numbers."""
+        row = next((row for row in self._rows.values() if row["key"] == row_key), None)
+        if row is not None:
+            key = SeriesKey(row["device_id"], row["path"])
+            self.select(key if key in self._newest else None)
+
+    def show_last(self, length: str) -> None:
+        """Have the plot show the newest of this length, one of ``WINDOWS``, and follow."""
+        self.window.follow(WINDOWS[length])
+        self.version += 1
+
+    def stay(self, stretch: Stretch | None) -> None:
+        """Have the plot stay at a stretch of time; ``None`` to follow again."""
+        self.window.staying = stretch
         self.version += 1
 
     def dismiss(self) -> None:
@@ -271,41 +280,68 @@ class WatcherModel:
     # What is shown
 
     @property
-    def rows(self) -> list[EventRow]:
-        """The rows of the table, the newest first: a bounded number, however many events there are."""
-        shown = self._shown
-        newer = self._shown_total - (self._shown_total if self._anchor is None else self._anchor)
-        # What the table stood at may be gone from memory: then it shows the oldest there is.
-        end = max(len(shown) - newer, min(ROWS_SHOWN, len(shown)))
-        return [self._row(event) for event in reversed(shown[max(0, end - ROWS_SHOWN) : end])]
+    def rows(self) -> list[Row]:
+        """The rows of the table, the newest first: a bounded number as long as it changes, all while it is paused.
+
+        Each has ``key``, ``number`` (how many-th event it is), ``changed_at`` and ``received_at`` (aware, or ``None``),
+        ``event``, ``device``, ``resource``, ``path``, ``value`` and ``device_id``.
+        """
+        newest = self._shown_total
+        wanted = ((newest - age, event) for age, event in enumerate(reversed(self._shown)) if self._wants(event))
+        shown = list(wanted if self.is_paused else islice(wanted, ROWS_SHOWN))
+        self._rows = {number: self._rows.get(number) or self._row(number, event) for number, event in shown}
+        return list(self._rows.values())
 
     @property
-    def series_listed(self) -> list[tuple[str, SeriesKey]]:
-        """What can be plotted, as (name, key): a bounded number."""
+    def series_rows(self) -> list[Row]:
+        """What can be plotted: ``key``, ``name``, ``unit``, ``number`` (the newest), ``changed_at``."""
         names = self._series_names
-        return [(names[key], key) for key in self._units]
-
-    @property
-    def series_choices(self) -> Sequence[tuple[str, SeriesKey]]:
-        """Those of the page."""
-        return self.series_pages.cut(self.series_listed)
+        return [
+            {
+                "key": series_text(key),
+                "name": names[key],
+                "unit": self._unit(event),
+                "number": _number(event),
+                "changed_at": event.changed_at or event.received_at,
+            }
+            for key, event in self._newest.items()
+        ]
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
         """The series of the plot: those chosen, or the first that bring numbers."""
-        return self.plotted or tuple(self._units)[:SERIES_PLOTTED]
+        return self.plotted or tuple(islice(self._newest, SERIES_PLOTTED))
 
     @property
     def series(self) -> list[Series]:
-        """The lines of the plot, of numbers and booleans (as 0 and 1), in the order of time."""
-        points: dict[SeriesKey, list[Point]] = {key: [] for key in self.drawn}
+        """The lines of the plot, of numbers and booleans (as 0 and 1), in the order of time.
+
+        A line is broken where the log tells of a loss, where its device left, and where it was silent for more than ten
+        times its usual interval.
+        """
+        drawn = self.drawn
+        points: dict[tuple[str | None, str | None], list[Point]] = {key: [] for key in drawn}
+        broken = dict.fromkeys(points, False)
         for event in self._shown:
-            number = _number(event)
-            line = points.get(SeriesKey(event.device_id or "", event.path or ""))
-            if number is not None and line is not None:
-                line.append(Point(event.changed_at or event.received_at, number))
+            if event.kind in _LEFT:
+                is_about_all = event.kind is EventKind.GAP
+                broken |= {key: True for key in points if is_about_all or key[0] == event.device_id}
+                continue
+            key = event.device_id, event.path
+            line = points.get(key)
+            number = None if line is None else _number(event)
+            if line is not None and number is not None:
+                line.append(Point(event.changed_at or event.received_at, number, not broken[key]))
+                broken[key] = False
         names = self._series_names
-        return [Series(names[key], self._units.get(key, ""), sorted(line)) for key, line in points.items()]
+        return [
+            Series(key, names[key], self._unit(self._newest.get(key)), broken_by_silence(points[key])) for key in drawn
+        ]
+
+    def stretch_of(self, series: Iterable[Series]) -> Stretch | None:
+        """Which stretch of time of these lines is shown; ``None`` where they have no points."""
+        ends = [point.at for line in series for point in (*line.points[:1], *line.points[-1:])]
+        return self.window.of(Stretch(min(ends), max(ends))) if ends else None
 
     @property
     def rate(self) -> float:
@@ -315,18 +351,21 @@ class WatcherModel:
     @property
     def new_while_paused(self) -> int:
         """How many events came since the pause began."""
-        return self.total - self._total_at_pause if self.is_paused else 0
+        return self.total - self._frozen[1] if self._frozen else 0
 
     @property
     def forgotten(self) -> int:
         """How many events had to make room for newer ones."""
-        return self.total - len(self._events)
+        return self.total - len(self._events) - len(self._recorded)
 
     @property
     def counts_text(self) -> str:
         """Rate and counts in words; what was lost is always told."""
-        parts = [f"{self.rate:,.1f} events/s", count_text(self.total, "event")]
+        before = f", {self.before:,} of them from before" if self.before else ""
+        parts = [f"{self.rate:,.1f} events/s", count_text(self.total, "event") + before]
         parts.append(f"{count_text(self.gaps, 'gap')}, {self._lost_text}" if self.gaps else "no gaps")
+        if self._pasts_awaited:
+            parts.append("reading what the log still has …")
         if self.overrun:
             parts.append(f"{self.overrun:,} came too fast and are missing here")
         if self.forgotten:
@@ -338,30 +377,39 @@ class WatcherModel:
     @property
     def empty_text(self) -> str:
         """What to do when there is nothing to see."""
-        if self.total:
+        if any(map(self._wants, self._shown)):
             return ""
         return "No event yet. Observations come of resources that are subscribed: the Explorer does that from a row."
+
+    @property
+    def names(self) -> list[str]:
+        """The endpoint names there are, in order."""
+        return sorted(set(self._names.values()))
 
     # What is kept
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events that are kept, oldest first."""
-        return tuple(self._events)
+        """The events that are kept and chosen, oldest first, also those that came while it is paused."""
+        return tuple(filter(self._wants, self._all()))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The events that are kept as an events table, also those that came while it is paused."""
-        return events_frame(self._events, server=self._client.base_url)
+        """The same as an events table."""
+        return events_frame(self.events, server=self._client.base_url)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the events that are kept to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
+
+        Args:
+            path: The file.
+            overwrite: Whether a file that is there is replaced; it is whole at every moment.
 
         Returns:
             The file.
 
         Raises:
-            FileExistsError: There is such a file; nothing is overwritten.
+            FileExistsError: There is such a file.
             OSError: It cannot be written.
             ValueError: The path is empty.
         """
@@ -369,12 +417,17 @@ class WatcherModel:
             raise ValueError("the file has no name; give one such as events.parquet")
         file = Path(path)
         frame = self.frame
-        # Made first and without replacing: two savers cannot both believe the name is free.
-        file.open("xb").close()
+        if not overwrite:
+            # Made first and without replacing: two savers cannot both believe the name is free.
+            file.open("xb").close()
         try:
-            frame.to_parquet(file)
+            with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+                written = Path(folder) / file.name
+                frame.to_parquet(written)
+                written.replace(file)
         except BaseException:
-            file.unlink(missing_ok=True)
+            if not overwrite:
+                file.unlink(missing_ok=True)
             raise
         return file
 
@@ -392,23 +445,110 @@ class WatcherModel:
         self.version += 1
 
     def _forget(self) -> None:
-        self.total = self.gaps = self.lost = self.overrun = self._total_at_pause = 0
+        self.total = self.before = self.gaps = self.lost = self.overrun = 0
         self._lost_is_known = True
+
+    def _all(self) -> Sequence[Event]:
+        return [*self._recorded, *self._events]
 
     def _renew_filter(self) -> None:
         ids = {identity for identity, name in self._names.items() if name in self.devices} | set(self.devices)
         self._wants = event_filter(self.paths or None, ids if self.devices else None)
+        self._newest.clear()
+        self._register(filter(self._wants, self._all()))
+        self.plotted = tuple(key for key in self.plotted if key in self._newest)
+        self.selected = self.selected if self.selected in self.plotted else None
+        self._tell_unknown()
+        self.version += 1
+
+    def _tell_unknown(self) -> None:
+        known = {*self._names, *self._names.values()}
+        unknown = [device for device in self.devices if device not in known] if self._has_names else []
+        if unknown:
+            told = "; ".join(f"{visible(one)} ({closest(one, self._names.values())})" for one in unknown)
+            self.notices.tell("devices", f"No device has this name or id: {told}. It is shown once it registers.")
+        else:
+            self.notices.clear("devices")
 
     def _took_names(self, devices: DeviceList) -> None:
-        self._names = {device.id: device.endpoint_name for device in devices}
-        self._shown_names = shown_names(self._names)
-        self._renew_filter()
+        self._names |= {device.id: device.endpoint_name for device in devices}
         self.notices.clear("names")
-        self.version += 1
+        self._have_names()
 
     def _no_names(self, error: Exception) -> None:
         self.notices.put("names", "Reading the names of devices", error)
+        self._have_names()
+
+    def _have_names(self) -> None:
+        self._has_names = "names" not in self.notices
+        self._called_anew()
+        self.load_past()
+
+    def _learn_names(self, events: Iterable[Event]) -> None:
+        """A device that registers tells its name: it may be one that is waited for."""
+        told = {event.device_id: event.endpoint_name for event in events if event.device_id and event.endpoint_name}
+        if not told.items() <= self._names.items():
+            self._names |= told
+            self._called_anew()
+
+    def _called_anew(self) -> None:
+        self._shown_names = shown_names(self._names)
+        self._rows.clear()
+        self._renew_filter()
+
+    def _took_past(self, past: Past) -> None:
+        """Put what was before in front of what came meanwhile; what is here already stays as it came."""
+        self._pasts_awaited -= 1
+        self.notices.clear("past")
+        here = {_identity(event) for event in self._events}
+        logged = [e for e in past.logged if _identity(e) not in here and (e.seq or 0) > self._cleared_seq]
+        merged = sorted(chain(_placed(logged), _placed(self._events)), key=itemgetter(0))
+        self._events = deque(map(itemgetter(1), merged), self._events.maxlen)
+        recorded = () if self._cleared_seq else past.recorded
+        self.before += len(logged) + len(recorded) - len(self._recorded)
+        self.total += len(logged) + len(recorded) - len(self._recorded)
+        self._recorded = recorded
+        self._known = set(map(_identity, past.logged))
+        self._learn_names(logged)
+        self._rows.clear()
+        self._renew_filter()
+        self._ask_for_units()
+
+    def _no_past(self, error: Exception) -> None:
+        self._pasts_awaited -= 1
+        self.notices.put("past", "Reading what was before", error)
         self.version += 1
+
+    def _register(self, events: Iterable[Event]) -> None:
+        """Note which resources bring numbers, and the newest of each."""
+        for event in events:
+            if _number(event) is not None:
+                key = SeriesKey(event.device_id or "", event.path or "")
+                if key in self._newest or len(self._newest) < SERIES_LISTED:
+                    self._newest[key] = event
+
+    def _ask_for_units(self) -> None:
+        """Read which units the devices of the drawn lines name, once of each; it is the mirror that is asked."""
+        for device_id in {key.device_id for key in self.drawn} - self._asked_for_units:
+            self._asked_for_units.add(device_id)
+
+            def read(device_id: str = device_id) -> DeviceObject:
+                return self._client.get_device(device_id)
+
+            # A device that the mirror does not know has the declared units.
+            self._run(read, self._took_units, lambda _: None)
+
+    def _took_units(self, device: DeviceObject) -> None:
+        self._named_units |= {
+            SeriesKey(device.device_id, path): resource.unit for path, resource in device.items() if resource.unit
+        }
+        self._rows.clear()
+        self.version += 1
+
+    def _unit(self, event: Event | None) -> str:
+        if event is None:
+            return ""
+        return self._named_units.get(SeriesKey(event.device_id or "", event.path or ""), event.unit or "")
 
     def _lose(self, gap: Event) -> None:
         self.gaps += 1
@@ -423,48 +563,67 @@ class WatcherModel:
 
     @property
     def _shown(self) -> Sequence[Event]:
-        return tuple(self._events) if self._frozen is None else self._frozen
+        return self._all() if self._frozen is None else self._frozen[0]
 
     @property
     def _shown_total(self) -> int:
-        return self.total if self._frozen is None else self._total_at_pause
+        return self.total if self._frozen is None else self._frozen[1]
 
     @property
     def _series_names(self) -> dict[tuple[str, str], str]:
-        return line_names([*self._units, *self.drawn], self._shown_names)
+        return line_names([*self._newest, *self.drawn], self._shown_names)
 
-    def _row(self, event: Event) -> EventRow:
-        definition = lookup(event.path) if event.path else None
-        return EventRow(
-            received_at=f"{event.received_at:%H:%M:%S}.{event.received_at.microsecond // 1000:03d}",
-            kind=event.kind,
-            device=self._shown_names.get(event.device_id, event.device_id) if event.device_id else "",
-            path=event.path or "",
-            label=definition.label if definition else "",
-            value=_told(event),
-        )
+    def _row(self, number: int, event: Event) -> Row:
+        is_gap = event.kind is EventKind.GAP
+        return {
+            "key": str(number),
+            "number": number,
+            "changed_at": event.changed_at,
+            "received_at": event.received_at,
+            "event": "gap" if is_gap else event.kind.value.replace("_", " "),
+            "device": self._shown_names.get(event.device_id, event.device_id) if event.device_id else "",
+            "resource": label_of(event.path) if event.path else "",
+            "path": event.path or "",
+            "value": _told(event, self._unit(event)),
+            "device_id": event.device_id or "",
+            "tones": {"event": "bad", "value": "bad"} if is_gap else {},
+        }
+
+
+def series_text(key: SeriesKey) -> str:
+    """A series in one text, and different for each: device ids have no spaces behind which a path could stand."""
+    return f"{key.device_id} {key.path}"
+
+
+def _identity(event: Event) -> Hashable:
+    """The same for an entry of the log however often it is read."""
+    return event.uid or (event.kind, event.first_seq, event.seq, event.device_id, event.path)
+
+
+def _placed(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """Each event with its place in the log; one that tells none stands where the one before it does."""
+    place = 0
+    for event in events:
+        place = place if event.seq is None else event.seq
+        yield place, event
 
 
 def _number(event: Event) -> float | None:
     value: Value | None = event.value
     if event.kind is not EventKind.OBSERVATION or value is None:
         return None
-    if not isinstance(value.python, bool | int | float):
+    if type(value.python) not in _NUMBERS:
         return None
-    return float(value.python) if abs(value.python) <= LARGEST_PLOTTED else None
+    number = cast(float, value.python)
+    return float(number) if abs(number) <= LARGEST_PLOTTED else None
 
 
-def _unit(path: str | None) -> str:
-    definition = lookup(path) if path else None
-    return definition.unit if definition else ""
-
-
-def _told(event: Event) -> str:
+def _told(event: Event, unit: str) -> str:
     """What an event says, in one text."""
     if event.kind is EventKind.GAP:
         known = event.first_seq is not None and event.seq is not None
         return f"lost: {event.first_seq} to {event.seq}" if known else "lost: an unknown number"
-    value = value_text(event.value, _unit(event.path)) if event.value and event.value.kind is not ValueKind.NONE else ""
+    value = value_text(event.value, unit) if event.value and event.value.kind is not ValueKind.NONE else ""
     if event.kind is not EventKind.ASYNC_RESPONSE:
         return value
     return " ".join(filter(None, [str(event.status), event.category, value, f"of request {event.async_id}"]))

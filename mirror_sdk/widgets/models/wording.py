@@ -1,23 +1,12 @@
-"""How times, values and kinds are written in widgets."""
+"""How times, values and counts are written in widgets."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from mirror_sdk.frames import DriftKind
 from mirror_sdk.values import Value, ValueKind
 
 MAX_VALUE_SHOWN = 60
-
-# A sign and a word: no mark is told by its colour alone.
-DRIFT_MARKS = {
-    DriftKind.PENDING: "… pending",
-    DriftKind.FAILED: "✗ write failed",
-    DriftKind.REVERTED: "≠ differs",
-    DriftKind.UNCONFIRMED: "? unconfirmed",
-    DriftKind.NEVER_REPORTED: "? no report",
-    DriftKind.TYPE_MISMATCH: "≠ other type",
-}
 
 
 def value_text(value: Value, unit: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -11,8 +10,8 @@ from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
 from mirror_sdk.values.typed import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
 
-Entry: TypeAlias = bool | int | float | str | bytes
-"""What an input holds: text as it was typed, bytes of a file."""
+Entry: TypeAlias = bool | str | bytes
+"""What an input holds: text as it was typed, whatever the resource takes, and bytes of a file."""
 
 LONGEST_SLIDER = 10_000
 
@@ -69,7 +68,7 @@ class InputForm:
     Attributes:
         kind: With what.
         unit: Of a number; empty where nobody names one.
-        range: The lowest and the highest number a slider goes to; ``None`` for any other kind.
+        range: The lowest and the highest number of a slider beside it; ``None`` for any other kind.
         hint: What is taken, in words.
         placeholder: What a text looks like.
         initial: What the input holds at first.
@@ -100,7 +99,8 @@ def form_of(path: str, unit: str = "") -> InputForm:
         kind = InputKind.RANGE
     limits = f" from {definition.range[0]:g} to {definition.range[1]:g}" if definition.range else ""
     hint = f"{_HINTS[kind]}{limits}"
-    return InputForm(kind, unit or definition.unit, slider, hint, _PLACEHOLDERS.get(kind, ""), _initial(kind, slider))
+    initial: Entry = False if kind is InputKind.BOOLEAN else ""
+    return InputForm(kind, unit or definition.unit, slider, hint, _PLACEHOLDERS.get(kind, ""), initial)
 
 
 def read_entry(entry: Entry, path: str) -> PythonValue:
@@ -120,11 +120,7 @@ def entry_of(form: InputForm, value: Value) -> Entry:
     known = value.python
     if known is None or value.kind is not _VALUE_KINDS[form.kind]:
         return form.initial
-    if form.range is not None and not (isinstance(known, int) and form.range[0] <= known <= form.range[1]):
-        return form.initial
-    if form.kind is InputKind.INTEGER or isinstance(known, datetime | bytes):
-        return written(known)
-    return known
+    return known if isinstance(known, bool) else written(known)
 
 
 def _slider(declared: tuple[float, float] | None) -> tuple[int, int] | None:
@@ -133,9 +129,3 @@ def _slider(declared: tuple[float, float] | None) -> tuple[int, int] | None:
         return None
     low, high = declared
     return (int(low), int(high)) if high - low <= LONGEST_SLIDER else None
-
-
-def _initial(kind: InputKind, slider: tuple[int, int] | None) -> Entry:
-    if slider is not None:
-        return slider[0]
-    return {InputKind.BOOLEAN: False, InputKind.FLOAT: 0.0}.get(kind, "")

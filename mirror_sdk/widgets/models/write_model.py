@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.device_request import DeviceRequest
+from mirror_sdk._service.device_request import DeviceRequest
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import requests_frame
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan import Decision, Plan
+from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -26,13 +27,11 @@ from mirror_sdk.plan.report import (
 from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.models.calls import Run, run_now
 from mirror_sdk.widgets.models.device_picker import DevicePicker, GivenDevices
+from mirror_sdk.widgets.models.marks import Mark, Tone
 from mirror_sdk.widgets.models.notices import Notices
-from mirror_sdk.widgets.models.pages import Pages
 from mirror_sdk.widgets.models.value_input import ValueInput, path_text
 from mirror_sdk.widgets.models.wording import count_text
-from mirror_sdk.widgets.models.write_rows import WriteRow, WriteState, decision, write_rows
-
-ROWS_SHOWN = 12
+from mirror_sdk.widgets.models.write_rows import WRITE_MARKS, WriteRow, decision, write_rows
 
 
 class Stage(StrEnum):
@@ -75,8 +74,9 @@ class WriteModel:
         devices: Which devices can be picked, all of them picked at first: ids, devices, or a table with a column or
             an index ``device_id``. Without, any device of the directory can, and none is picked.
         run: Makes the client calls.
+        path: The resource, where it is known at first.
         limits: How carefully is written.
-        clock: Seconds, for how often the directory is read again.
+        clock: Seconds, for how often the mirror is read again.
 
     Raises:
         ValueRefused: ``devices`` is none of these, or a limit is too small.
@@ -88,7 +88,7 @@ class WriteModel:
         stage: How far it is.
         plan: The plan that was looked at or written last.
         is_way_back: Whether that plan undoes another.
-        pages: Which part of the writes is shown.
+        shown: How the writes stand that are shown; ``None`` for all.
         notices: What went wrong.
         version: Grows with every change of what is shown.
     """
@@ -99,6 +99,7 @@ class WriteModel:
         devices: GivenDevices | None = None,
         run: Run = run_now,
         *,
+        path: str = "",
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -115,11 +116,11 @@ class WriteModel:
         self.devices = DevicePicker(
             client, devices, run, notices=self.notices, changed=self._devices_changed, clock=clock
         )
-        self.value = ValueInput(client, run, notices=self.notices, changed=self._changed)
+        self.value = ValueInput(client, path, run, notices=self.notices, changed=self._changed, clock=clock)
         self.stage = Stage.INPUT
         self.plan: Plan | None = None
         self.is_way_back = False
-        self.pages = Pages(ROWS_SHOWN)
+        self.shown: Mark | None = None
         self._client = client
         self._run = run
         self._looks = 0
@@ -164,7 +165,7 @@ class WriteModel:
             return
         self.stage = Stage.WRITING
         self.notices.clear("apply")
-        self._applied = plan
+        self._applied, self.shown = plan, None
         self._is_stopping = False
         self._changed()
         canary = self._canary
@@ -205,26 +206,38 @@ class WriteModel:
 
     # What is shown of the plan
 
-    def turn_page(self, step: int) -> None:
-        """Go on by so many pages of writes, or back."""
-        self.pages.index += step
+    def show(self, mark: Mark | None) -> None:
+        """Show the writes that stand so alone; ``None`` for all."""
+        self.shown = mark
         self._changed()
 
     @property
-    def rows(self) -> Sequence[WriteRow]:
-        """The writes of the page: what is refused, what is skipped, what is written."""
-        return self.pages.cut(self._rows)
+    def rows(self) -> list[WriteRow]:
+        """The writes that are shown: what is written, in its order, what is skipped, what is refused."""
+        return [row for row in self._rows if self.shown in {None, row.mark}]
 
     @property
-    def counts(self) -> dict[WriteState, int]:
+    def counts(self) -> dict[Mark, int]:
         """How many writes stand how."""
-        counted = Counter(row.state for row in self._rows)
-        return {state: counted[state] for state in WriteState}
+        counted = Counter(row.mark for row in self._rows)
+        return {mark: counted[mark] for mark in WRITE_MARKS}
+
+    @property
+    def progress(self) -> tuple[int, int, Tone]:
+        """How many writes have ended, how many are waited for, and how it goes; none before they are sent."""
+        if self.stage not in {Stage.WRITING, Stage.ENDED}:
+            return 0, 0, Tone.NOTE
+        counts = self.counts
+        total = sum(count for mark, count in counts.items() if mark not in _NOT_WAITED_FOR)
+        ended = counts[Mark.SUCCESS] + counts[Mark.FAILED]
+        if counts[Mark.FAILED]:
+            return ended, total, Tone.WARN if counts[Mark.SUCCESS] else Tone.BAD
+        return ended, total, Tone.GOOD if total == ended else Tone.NOTE
 
     @property
     def to_write(self) -> int:
         """How many writes the preview would send."""
-        return self.counts[WriteState.PLANNED]
+        return self.counts[Mark.TO_WRITE]
 
     @property
     def plan_title(self) -> str:
@@ -246,20 +259,22 @@ class WriteModel:
                 return f"Preview: {'. '.join(self._preview_parts)}. Nothing was sent yet."
             case Stage.WRITING | Stage.ENDED:
                 return self._progress_text
-        return f"To begin, {self.missing}." if self.missing else "Ready for a preview; it only reads."
+        return self._input_text
 
     # What comes in
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Sequence[Event]) -> None:
         """Devices may come and go, and answers come after the end."""
+        self.devices.take(events)
+        self.value.take(events)
         for event in events:
-            self.devices.take([event])
             if event.kind is EventKind.ASYNC_RESPONSE and self.stage is not Stage.WRITING:
                 self._look_for_answer(event.async_id)
 
     def tick(self) -> None:
         """Do what is due, and see how far the writing is: it is to be called some times a second."""
         self.devices.tick()
+        self.value.tick()
         if self.plan is None:
             return
         if self._is_stopping and self.stage is Stage.WRITING:
@@ -289,11 +304,21 @@ class WriteModel:
         limits = self.limits
         return write_rows(
             self.plan,
+            canary=self._canary if self._canary < len(self._sent) else 0,
             is_begun=is_begun,
             is_over=is_over,
             with_offline=limits.include_offline,
             expiry_seconds=limits.expiry_seconds,
         )
+
+    @property
+    def _input_text(self) -> str:
+        if self.value.problem:
+            # It stands beside the field.
+            return "To begin, mend the input."
+        if self.value.value_problem:
+            return "To begin, enter a value."
+        return f"To begin, {self.missing}." if self.missing else "Ready for a preview; it only reads."
 
     @property
     def _preview_parts(self) -> Iterator[str]:
@@ -311,28 +336,28 @@ class WriteModel:
         return self.plan.asleep_text(self.limits.expiry_seconds) if self.plan else ""
 
     @property
+    def _sent(self) -> list[PlannedWrite]:
+        """What is sent of the plan."""
+        planned = self.plan.planned if self.plan else []
+        return [one for one in planned if decision(one, self.limits.include_offline) is Decision.WRITE]
+
+    @property
     def _canary(self) -> int:
         """How many are written to first: none where none is awake, which the preview has told."""
-        sent = (
-            [one for one in self.plan.planned if decision(one, self.limits.include_offline) is Decision.WRITE]
-            if self.plan
-            else []
-        )
-        return self.limits.canary if any(one.is_awake for one in sent) else 0
+        return self.limits.canary if any(one.is_awake for one in self._sent) else 0
 
     @property
     def _progress_text(self) -> str:
         counts = self.counts
-        every = sum(count for state, count in counts.items() if state not in _NOT_WAITED_FOR)
-        ended = counts[WriteState.SUCCESS] + counts[WriteState.FAILURE]
+        ended, every, _ = self.progress
         text = f"{ended:,} of {count_text(every, 'write')} ended"
         if ended:
             text = f"{text}, {_told(counts, _END_WORDS)}"
         if self.stage is Stage.WRITING:
             return f"Stopping: {text}" if self._is_stopping else f"Writing: {text}"
-        if counts[WriteState.PENDING]:
-            text = f"{text}, {counts[WriteState.PENDING]:,} without an answer yet"
-        if counts[WriteState.ASLEEP]:
+        if counts[Mark.PENDING]:
+            text = f"{text}, {counts[Mark.PENDING]:,} without an answer yet"
+        if counts[Mark.ASLEEP]:
             text = f"{text}; {self._asleep_text}"
         if self._is_stopping:
             return f"Stopped: {text}."
@@ -361,7 +386,7 @@ class WriteModel:
             if number == self._looks:
                 self.stage, self.plan, self.is_way_back = Stage.PREVIEW, plan, is_way_back
                 self._looked_at = looked_at
-                self.pages.index = 0
+                self.shown = None
                 self._changed()
 
         def failed(error: Exception) -> None:
@@ -373,10 +398,11 @@ class WriteModel:
 
     def _ended(self) -> None:
         self.stage = Stage.ENDED
+        self.value.load()
         self._changed()
 
     def _broke_off(self, error: Exception) -> None:
-        self.stage = Stage.ENDED
+        self._ended()
         self._tell("apply", "Writing ended", error)
 
     def _look_for_answer(self, async_id: str | None) -> None:
@@ -392,15 +418,15 @@ class WriteModel:
 
 
 _PREVIEW_WORDS = {
-    WriteState.PLANNED: "to write",
-    WriteState.SKIPPED: "skipped",
-    WriteState.REFUSED: "refused",
+    Mark.TO_WRITE: "to write",
+    Mark.SKIPPED: "skipped",
+    Mark.REFUSED: "refused",
 }
-_END_WORDS = {WriteState.SUCCESS: "with success", WriteState.FAILURE: "with failure"}
-_NOT_WAITED_FOR = {WriteState.SKIPPED, WriteState.REFUSED, WriteState.ASLEEP}
+_END_WORDS = {Mark.SUCCESS: "with success", Mark.FAILED: "with failure"}
+_NOT_WAITED_FOR = {Mark.SKIPPED, Mark.REFUSED, Mark.ASLEEP}
 
 
-def _told(counts: dict[WriteState, int], words: dict[WriteState, str]) -> str:
+def _told(counts: dict[Mark, int], words: dict[Mark, str]) -> str:
     parts = [f"{counts[state]:,} {word}" for state, word in words.items() if counts[state]]
     return ", ".join(parts) or "nothing to write"
 

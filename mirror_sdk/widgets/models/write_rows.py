@@ -3,49 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import shown_names
-from mirror_sdk.device_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan import Check, Decision, Plan
 from mirror_sdk.plan.checks import NO_EARLIER, PlannedWrite
 from mirror_sdk.plan.report import span_text
 from mirror_sdk.values import ValueKind
+from mirror_sdk.widgets.models.marks import Mark
 from mirror_sdk.widgets.models.wording import MAX_VALUE_SHOWN, value_text
 from mirror_sdk.wire.model import write_timestamp
 
 Request = PlacedRequest | UnplacedRequest
 
 
-class WriteState(StrEnum):
-    """How a write stands: what is not sent, what is to be sent, what was sent.
-
-    ``UNSENT`` is one that was to be sent when sending ended; of an ``UNKNOWN`` one nobody knows whether it was taken.
-    ``ASLEEP`` is one that was left for a device that sleeps.
-    """
-
-    REFUSED = "refused"
-    SKIPPED = "skipped"
-    PLANNED = "planned"
-    QUEUED = "queued"
-    PENDING = "pending"
-    ASLEEP = "asleep"
-    SUCCESS = "success"
-    FAILURE = "failure"
-    UNKNOWN = "unknown"
-    UNSENT = "unsent"
-
-
+WRITE_MARKS = (
+    Mark.TO_WRITE,
+    Mark.QUEUED,
+    Mark.PENDING,
+    Mark.ASLEEP,
+    Mark.SUCCESS,
+    Mark.FAILED,
+    Mark.UNKNOWN,
+    Mark.UNSENT,
+    Mark.SKIPPED,
+    Mark.REFUSED,
+)
+"""How a write may stand: what is to be sent, what was sent, what is not."""
 _STATES = {
-    RequestStatus.QUEUED: WriteState.QUEUED,
-    RequestStatus.PENDING: WriteState.PENDING,
-    RequestStatus.SUCCESS: WriteState.SUCCESS,
-    RequestStatus.FAILURE: WriteState.FAILURE,
-    RequestStatus.UNKNOWN: WriteState.UNKNOWN,
+    RequestStatus.QUEUED: Mark.QUEUED,
+    RequestStatus.PENDING: Mark.PENDING,
+    RequestStatus.SUCCESS: Mark.SUCCESS,
+    RequestStatus.FAILURE: Mark.FAILED,
+    RequestStatus.UNKNOWN: Mark.UNKNOWN,
 }
-_ORDER = (Decision.REFUSE, Decision.SKIP, Decision.WRITE)
+_ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
 _NO_VALUE_YET = "no value yet"
 
 
@@ -54,48 +48,54 @@ class WriteRow:
     """One write; texts may hold anything a device says.
 
     Attributes:
+        async_id: Its identity.
         device_id: The device.
         device: Its name.
         before: What it had when the plan was made.
         wanted: What is to be written.
         waits: For how long it waits for its device at most; empty where nothing is sent.
         undo: Whether it can be undone, yes or no; empty where nothing is sent.
-        state: How it stands.
+        mark: How it stands.
         reason: Why, where there is more to say.
     """
 
+    async_id: str
     device_id: str
     device: str
     before: str
     wanted: str
     waits: str
     undo: str
-    state: WriteState
+    mark: Mark
     reason: str
 
 
 def write_rows(
-    plan: Plan, *, is_begun: bool, is_over: bool, with_offline: bool, expiry_seconds: int | None
+    plan: Plan, *, canary: int, is_begun: bool, is_over: bool, with_offline: bool, expiry_seconds: int | None
 ) -> list[WriteRow]:
-    """All writes of a plan: what is refused, what is skipped, what is written.
+    """All writes of a plan: what is written, in the order in which it is sent, what is skipped, what is refused.
 
     Args:
         plan: The plan.
+        canary: How many are written before the others.
         is_begun: Whether it is or was being written.
         is_over: Whether that has ended.
         with_offline: Whether devices that are not registered are written to as well.
         expiry_seconds: For how long each write waits; ``None`` for as long as the plan says.
     """
     requests = {request.async_id: request for request in plan.requests} if is_begun else {}
-    ordered = sorted(plan.planned, key=lambda one: _ORDER.index(decision(one, with_offline)))
+    ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, with_offline)), not one.is_awake))
     names = shown_names({one.want.device_id: one.endpoint_name or one.want.device_id for one in ordered})
-    rows = [
-        _row(one, names[one.want.device_id], requests.get(one.async_id), is_over=is_over, with_offline=with_offline)
-        for one in ordered
-    ]
-    if expiry_seconds is None:
-        return rows
-    return [replace(row, waits=span_text(expiry_seconds)) if row.waits else row for row in rows]
+    rows = []
+    for number, one in enumerate(ordered):
+        request = requests.get(one.async_id)
+        row = _row(one, names[one.want.device_id], request, is_over=is_over, with_offline=with_offline)
+        if number < canary and row.mark in {Mark.TO_WRITE, Mark.QUEUED}:
+            row = replace(row, reason="; ".join(filter(None, ("goes first", row.reason))))
+        if expiry_seconds is not None and row.waits:
+            row = replace(row, waits=span_text(expiry_seconds))
+        rows.append(row)
+    return rows
 
 
 def decision(planned: PlannedWrite, with_offline: bool) -> Decision:
@@ -110,39 +110,40 @@ def _row(planned: PlannedWrite, name: str, request: Request | None, *, is_over: 
     is_sent = decision(planned, with_offline) is Decision.WRITE
     match decision(planned, with_offline):
         case Decision.REFUSE:
-            state, reason = WriteState.REFUSED, planned.finding.reason
+            mark, reason = Mark.REFUSED, planned.finding.reason
         case Decision.SKIP:
-            state, reason = WriteState.SKIPPED, _reason(planned)
+            mark, reason = Mark.SKIPPED, _reason(planned)
         case Decision.WRITE:
-            state, reason = _progress(planned, request, is_over)
+            mark, reason = _progress(planned, request, is_over)
     return WriteRow(
+        async_id=planned.async_id,
         device_id=planned.want.device_id,
         device=name,
         before=value_text(planned.before, unit) or _NO_VALUE_YET,
         wanted=_wanted(planned, unit),
         waits=span_text(planned.expiry_seconds) if is_sent else "",
         undo=("yes" if planned.undoable else "no") if is_sent else "",
-        state=state,
+        mark=mark,
         reason=reason,
     )
 
 
-def _progress(planned: PlannedWrite, request: Request | None, is_over: bool) -> tuple[WriteState, str]:
+def _progress(planned: PlannedWrite, request: Request | None, is_over: bool) -> tuple[Mark, str]:
     if request is None:
-        return WriteState.PLANNED, _reason(planned)
-    state, reason = _STATES[request_status(request)], ""
-    match state:
-        case WriteState.QUEUED if is_over:
-            state = WriteState.UNSENT
-        case WriteState.PENDING if planned.sleeps:
-            state, reason = WriteState.ASLEEP, _next_contact(request)
-        case WriteState.PENDING:
+        return Mark.TO_WRITE, _reason(planned)
+    mark, reason = _STATES[request_status(request)], ""
+    match mark:
+        case Mark.QUEUED if is_over:
+            mark = Mark.UNSENT
+        case Mark.PENDING if planned.sleeps:
+            mark, reason = Mark.ASLEEP, _next_contact(request)
+        case Mark.PENDING:
             reason = "no answer yet" if is_over else _reason(planned)
-        case WriteState.FAILURE:
+        case Mark.FAILED:
             reason = _failure(request)
-        case WriteState.UNKNOWN:
+        case Mark.UNKNOWN:
             reason = "whether it was taken is not known; a new preview shows what there is"
-    return state, reason
+    return mark, reason
 
 
 def _next_contact(request: Request) -> str:

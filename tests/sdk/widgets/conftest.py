@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from mirror_sdk import MirrorClient
+from mirror_sdk.widgets.models.calls import run_now
+from mirror_server.store import maintenance
 
 
 class CountingTransport(httpx.BaseTransport):
@@ -36,6 +39,14 @@ def client(mirror: Any, transport: CountingTransport) -> Iterator[MirrorClient]:
         yield one
 
 
+@pytest.fixture
+def erase(mirror: Any) -> Callable[[str], object]:
+    """What an operator does: a device is not there any more."""
+    return lambda device_id: mirror.services.database.write(
+        lambda session: maintenance.erase_device(session, device_id)
+    )
+
+
 class Later:
     """Makes calls when it is told to, in any order."""
 
@@ -43,15 +54,7 @@ class Later:
         self.waiting: list[Callable[[], None]] = []
 
     def __call__(self, call: Any, then: Any, failed: Any) -> None:
-        def make() -> None:
-            try:
-                outcome = call()
-            except Exception as error:
-                failed(error)
-            else:
-                then(outcome)
-
-        self.waiting.append(make)
+        self.waiting.append(partial(run_now, call, then, failed))
 
     def make(self, index: int = 0) -> None:
         self.waiting.pop(index)()

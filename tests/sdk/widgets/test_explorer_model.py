@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk import Event, EventKind, MirrorClient
-from mirror_sdk.frames import DriftKind
-from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN, ROWS_SHOWN, ExplorerModel
-from mirror_server.keys import Scope
+from mirror_sdk.widgets.models.explorer_model import ExplorerModel
+from mirror_server.service.keys import Scope
 
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 
@@ -21,73 +20,44 @@ def model(client, device_id):
 
 
 def row(model, path):
-    return next(one for one in model.rows if one.path == path)
+    return next(one for one in model.rows if one["key"] == path)
 
 
 def observation(device_id, kind=EventKind.OBSERVATION):
     return Event(kind=kind, received_at=datetime(2026, 1, 1, tzinfo=UTC), device_id=device_id)
 
 
-def test_search_and_filters_narrow_the_devices_and_send_nothing(model, bench, transport):
-    bench.add_device("thermometer", endpoint_type="Sensor")
-    bench.deregister(bench.add_device("lamp", endpoint_type="Light"))
+def test_devices_are_rows_by_their_names(model, bench, device_id):
+    gone = bench.add_device("lamp", endpoint_type="Light")
+    bench.deregister(gone)
     model.load_devices()
-    transport.requests.clear()
-    assert [device.endpoint_name for device in model.devices] == ["lamp", "sensor-1", "thermometer"]
-    assert model.values_of("endpoint_type") == ["Light", "Sensor"]
-    model.find(search=" LAM ")
-    assert [text for text, _ in model.choices if "lamp" in text] == ["lamp · deregistered"]
-    assert model.devices_text == "1 of 3 devices"
-    model.find(search="", endpoint_type="Light", state="registered")
-    assert [device.endpoint_name for device in model.devices] == ["sensor-1"]
-    model.find(resource_search="temp", state="", endpoint_type="")
-    assert [one.path for one in model.rows] == [TEMPERATURE]
-    assert transport.requests == []
-
-
-def test_a_device_that_no_filter_matches_stays_chosen(model, device_id):
-    model.find(search="nothing like it")
-    assert (model.choices, model.device_id, model.title) == ([], device_id, "sensor-1")
+    assert [(one["name"], one["type"], one["state"]) for one in model.device_rows] == [
+        ("lamp", "Light", "deregistered"),
+        ("sensor-1", "Light", "registered"),
+    ]
+    listed = {one["key"]: one for one in model.device_rows}
+    assert listed[device_id]["last_contact"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert listed[gone]["tones"] == {"state": "dim"}
+    assert model.devices_text == "2 devices"
 
 
 def test_devices_of_one_name_are_told_apart_by_their_ids(client, bench):
     ids = {bench.add_device(name) for name in ("twin", "other")}
     model = ExplorerModel(client)
     model.load_devices()
-    first = model.devices[0]
+    first = model._devices[0]
     model._took_devices(model._listing.begin(), [*model._devices, first.model_copy(update={"id": "another"})])
-    names = {device_id: text for text, device_id in model.choices}
+    names = {one["key"]: one["name"] for one in model.device_rows}
     assert names["another"] == f"{first.endpoint_name} (another)"
     assert first.id in ids
 
 
-def test_of_many_devices_a_bounded_number_is_listed(model):
-    first = model.devices[0]
-    many = [first.model_copy(update={"id": f"{n:04}", "endpoint_name": f"d{n:04}"}) for n in range(5000)]
-    model._took_devices(model._listing.begin(), many)
-    assert len(model.choices) == DEVICES_SHOWN
-    assert model.devices_text == "5,000 devices"
-    model.turn_device_page(9999)
-    assert model.choices[-1] == ("d4999", "4999")
-    model.find(search="d0")
-    assert model.choices[0] == ("d0000", "0000")
-
-
-def test_a_type_is_found_by_its_name_or_a_part_of_names(model, bench):
-    for kind in ("LightStrip", "Sensor"):
-        bench.add_device(kind, endpoint_type=kind)
-    model.load_devices()
-    model.find(endpoint_type="ligh")
-    assert [device.endpoint_type for device in model.devices] == ["LightStrip", "Light"]
-    model.find(endpoint_type=" light ")
-    assert [device.endpoint_type for device in model.devices] == ["Light"]
-
-
 def test_a_read_brings_value_unit_and_time(model):
-    assert row(model, TEMPERATURE).value == ""
+    assert row(model, TEMPERATURE)["value"] == ""
     model.read(TEMPERATURE)
     read = row(model, TEMPERATURE)
-    assert (read.value, read.reported_at, read.activity) == ("21.5", "08:00:00", "")
+    assert (read["value"], read["activity"]) == ("21.5", "")
+    assert read["reported_at"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
     assert model.notices.texts == []
 
 
@@ -96,7 +66,7 @@ def test_a_unit_of_the_device_stands_behind_its_number(model, bench, client, dev
     bench.update_registration(device_id)
     for path in ("/3303/0/5701", TEMPERATURE):
         model.read(path)
-    assert row(model, TEMPERATURE).value == "21.5 Cel"
+    assert row(model, TEMPERATURE)["value"] == "21.5 Cel"
 
 
 def test_a_refused_read_is_told_and_goes_when_the_next_works(model, bench, device_id):
@@ -104,9 +74,14 @@ def test_a_refused_read_is_told_and_goes_when_the_next_works(model, bench, devic
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
+    refused = row(model, TEMPERATURE)
+    assert refused["activity"].startswith("✗ Reading: ")
+    assert refused["tones"]["activity"] == "bad"
+    assert row(model, SWITCH)["activity"] == ""
     bench.set_answer(device_id, "normal")
     model.read(TEMPERATURE)
     assert model.notices.texts == []
+    assert row(model, TEMPERATURE)["activity"] == ""
 
 
 def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later, transport):
@@ -115,22 +90,24 @@ def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later,
     later.make_all()
     model.read(TEMPERATURE)
     model.read(TEMPERATURE)
-    assert row(model, TEMPERATURE).activity == "reading …"
+    assert row(model, TEMPERATURE)["activity"] == "reading …"
     assert len(later.waiting) == 1
     later.make_all()
-    assert row(model, TEMPERATURE).activity == ""
+    assert row(model, TEMPERATURE)["activity"] == ""
     assert sum("device-requests" in request for request in transport.requests) == 1
 
 
 def test_subscribing_and_ending_it(model, client, device_id):
-    model.toggle_subscription(TEMPERATURE)
+    model.subscribe(TEMPERATURE)
     assert client.is_subscribed(device_id, TEMPERATURE)
     client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
     model.load()
-    assert (row(model, TEMPERATURE).subscription, row(model, TEMPERATURE).is_own) == ("subscribed", True)
-    model.toggle_subscription(TEMPERATURE)
+    assert row(model, TEMPERATURE)["subscription"] == "subscribed"
+    model.unsubscribe(TEMPERATURE)
     assert not client.is_subscribed(device_id, TEMPERATURE)
-    assert (row(model, TEMPERATURE).subscription, row(model, TEMPERATURE).is_own) == ("", False)
+    assert row(model, TEMPERATURE)["subscription"] == ""
+    model.unsubscribe(TEMPERATURE)
+    assert model.notices.texts == []
 
 
 def test_a_subscription_of_another_application_is_told_as_such(model, mirror, device_id):
@@ -138,17 +115,17 @@ def test_a_subscription_of_another_application_is_told_as_such(model, mirror, de
         other.subscribe(device_id, TEMPERATURE)
         other.read_value(device_id, TEMPERATURE)
     model.load()
-    assert row(model, TEMPERATURE).subscription == "by another key"
+    assert row(model, TEMPERATURE)["subscription"] == "by another key"
 
 
 def test_a_device_that_is_offline_leaves_a_subscription_asked_for(model, bench, device_id):
     bench.set_online(device_id, False)
-    model.toggle_subscription(TEMPERATURE)
-    assert row(model, TEMPERATURE).subscription == "asked for"
+    model.subscribe(TEMPERATURE)
+    assert row(model, TEMPERATURE)["subscription"] == "… asked for"
 
 
 def test_what_cannot_be_observed_is_told(model):
-    model.toggle_subscription(REBOOT)
+    model.subscribe(REBOOT)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Subscribing {REBOOT} of sensor-1: 400 NOT_OBSERVABLE")
 
@@ -158,31 +135,58 @@ def test_drift_marks(model, client, bench, device_id):
     bench.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
     model.load()
-    assert row(model, SWITCH).drift is DriftKind.REVERTED
-    assert row(model, SWITCH).drift_text == "≠ differs\ntrue"
+    shown = row(model, SWITCH)
+    assert (shown["drift"], shown["desired"], shown["tones"]["drift"]) == ("≠ differs", "true", "warn")
     bench.set_online(device_id, False)
     client.begin_write(device_id, SWITCH, False)
     model.load()
-    assert row(model, SWITCH).drift is DriftKind.PENDING
-    model.find(only_drift=True)
-    assert [one.path for one in model.rows] == [SWITCH]
+    assert (row(model, SWITCH)["drift"], row(model, SWITCH)["tones"]["drift"]) == ("… pending", "note")
+    assert row(model, TEMPERATURE)["drift"] == row(model, TEMPERATURE)["desired"] == ""
 
 
-def test_what_is_unconfirmed_says_so_and_is_no_drift(model, client, device_id):
+def test_what_is_unconfirmed_says_so(model, client, device_id):
     client.read_value(device_id, SWITCH)
     client.write_value(device_id, SWITCH, True)
     model.load()
     shown = row(model, SWITCH)
-    assert (shown.drift, shown.drift_text) == (DriftKind.UNCONFIRMED, "? unconfirmed\ntrue")
-    assert shown.drift_hint == (
+    assert (shown["drift"], shown["desired"]) == ("? unconfirmed", "true")
+    assert shown["hints"]["drift"] == (
         "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
     )
-    model.find(only_drift=True)
-    assert model.rows == []
-    model.find(only_drift=False)
     client.read_value(device_id, SWITCH)
     model.load()
-    assert (row(model, SWITCH).drift, row(model, SWITCH).drift_hint) == (None, "")
+    assert (row(model, SWITCH)["drift"], row(model, SWITCH)["hints"]["drift"]) == ("", "")
+
+
+def test_a_subscribed_value_is_stale_when_its_device_is_silent_and_a_read_one_never_is(client, bench, device_id):
+    model = ExplorerModel(client, stale_after_seconds=600)
+    client.subscribe(device_id, TEMPERATURE)
+    for path in (TEMPERATURE, SWITCH):
+        client.read_value(device_id, path)
+    bench.set_online(device_id, False)
+    bench.advance(599)
+    model.choose(device_id)
+    assert row(model, TEMPERATURE)["stale"] == ""
+    bench.advance(2)
+    model.load()
+    assert row(model, TEMPERATURE)["stale"] == "◔ stale"
+    assert row(model, SWITCH)["stale"] == ""
+
+
+def test_the_selected_resources_are_rows_of_the_state_table(model, client):
+    model.read(TEMPERATURE)
+    found = model.frame([TEMPERATURE, SWITCH])
+    whole = client.state_frame()
+    assert found["path"].tolist() == [SWITCH, TEMPERATURE] or found["path"].tolist() == [TEMPERATURE, SWITCH]
+    assert found.dtypes.equals(whole.dtypes)
+    assert found.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
+    assert found.attrs["mirror"]["server"] == "http://mirror.localhost"
+    assert list(client.plan(found.assign(value=True)).frame["path"]) == found["path"].tolist()
+
+
+def test_without_a_device_the_selection_is_an_empty_table_of_the_same_columns(client):
+    empty = ExplorerModel(client).frame([TEMPERATURE])
+    assert (len(empty), list(empty)) == (0, list(client.state_frame()))
 
 
 def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirror, device_id):
@@ -201,6 +205,24 @@ def test_a_device_that_is_unknown_is_told(model):
     assert model.subtitle.endswith("could not be read")
 
 
+def test_a_device_that_is_erased_while_it_is_shown_shows_nothing_more(model, erase, device_id):
+    model.read(TEMPERATURE)
+    erase(device_id)
+    model.load()
+    model.load_devices()
+    assert (model.rows, model.device_rows) == ([], [])
+    assert "404" in model.notices.texts[0]
+    assert len(model.frame([TEMPERATURE])) == 0
+
+
+def test_what_was_known_stays_while_the_mirror_does_not_answer(model, client, device_id):
+    model.read(TEMPERATURE)
+    client.close()
+    model.load()
+    assert row(model, TEMPERATURE)["value"] == "21.5"
+    assert model.notices.texts[0].startswith("Reading sensor-1: ")
+
+
 def test_an_answer_that_was_overtaken_is_not_shown(client, bench, device_id, later):
     model = ExplorerModel(client, later)
     other = bench.add_device("other", [{"path": "/3/0/0", "value": "x"}])
@@ -209,7 +231,7 @@ def test_an_answer_that_was_overtaken_is_not_shown(client, bench, device_id, lat
     later.make(1)
     later.make(0)
     assert model.title == "other"
-    assert [one.path for one in model.rows] == ["/3/0/0"]
+    assert [one["path"] for one in model.rows] == ["/3/0/0"]
 
 
 def test_events_have_the_device_looked_at_once_within_a_second(client, device_id, seconds, transport):
@@ -248,20 +270,7 @@ def test_a_new_device_is_listed_soon(client, bench, seconds):
     model.take([observation(new, EventKind.REGISTRATION)])
     seconds.now += 1.1
     model.tick()
-    assert [text for text, _ in model.choices] == ["new"]
-
-
-def test_many_resources_come_in_pages(client, bench):
-    count = 2 * ROWS_SHOWN + 5
-    device = bench.add_device("big", [{"path": f"/10250/0/{number}", "value": "1"} for number in range(count)])
-    model = ExplorerModel(client)
-    model.choose(device)
-    assert len(model.rows) == ROWS_SHOWN
-    assert model.pages.text == "page 1 of 3"
-    model.turn_page(7)
-    assert len(model.rows) == 5
-    model.turn_page(-9)
-    assert model.rows[0].path == "/10250/0/0"
+    assert [one["name"] for one in model.device_rows] == ["new"]
 
 
 def test_a_long_value_is_cut(client, bench):
@@ -269,4 +278,4 @@ def test_a_long_value_is_cut(client, bench):
     model = ExplorerModel(client)
     model.choose(device)
     model.read("/10250/0/1")
-    assert row(model, "/10250/0/1").value == "x" * 59 + "…"
+    assert row(model, "/10250/0/1")["value"] == "x" * 59 + "…"

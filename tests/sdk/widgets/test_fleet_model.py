@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk import Event, EventKind
-from mirror_sdk.widgets.models.fleet_model import DEVICES_IN_A_LOOK, TILES_SHOWN, Condition, FleetModel
+from mirror_sdk.widgets.models.fleet_model import DEVICES_IN_A_LOOK, FLEET_SCHEMA, FleetModel
+from mirror_sdk.widgets.models.marks import Mark
 
 TEMPERATURE, SWITCH = "/3303/0/5700", "/3311/0/5850"
 SNAPSHOT = "GET /v3/device-echo"
@@ -29,7 +30,7 @@ def model(client, seconds):
 
 
 def shown(model):
-    return {tile.name: tile.text for tile in model.tiles}
+    return {row["name"]: row["hints"]["condition"] for row in model.rows}
 
 
 def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, bench):
@@ -58,21 +59,138 @@ def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, be
     model.load()
     assert shown(model)["fine"] == "1 unconfirmed"
     assert model.counts_text == "6 devices · 1 failed write · 1 drifting value · 1 pending write · 0 stale values"
-    assert model.counts[Condition.FINE] == 1
-    model.find("", Condition.PENDING)
+    assert model.counts[Mark.FINE] == 1
+    model.find(Mark.PENDING)
     assert list(shown(model)) == ["pending"]
-    model.find("RIFT", None)
-    assert list(shown(model)) == ["drifting"]
+    model.find(None)
+    assert len(model.rows) == 6
 
 
-def test_a_value_older_than_it_may_be_is_stale(model, client, bench):
-    client.read_value(add(bench, "old"), TEMPERATURE)
-    bench.advance(3599)
+def test_the_row_of_a_device_says_what_it_is_and_how_it_stands(model, client, bench):
+    device_id = add(bench, "<b>")
+    bench.set_online(device_id, False)
+    client.begin_write(device_id, SWITCH, True)
     model.load()
-    assert shown(model) == {"old": "all as asked for"}
-    bench.advance(2)
+    (row,) = model.rows
+    contact = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert row == {
+        "key": device_id,
+        "name": "<b>",
+        "condition": "… pending",
+        "type": "default",
+        "state": "registered",
+        "last_contact": contact,
+        "failed": None,
+        "drifting": None,
+        "pending": 1,
+        "stale": None,
+        "tones": {"condition": "note"},
+        "hints": {"name": f"<b> ({device_id})", "condition": "1 pending, never reported"},
+    }
+    assert model.as_of_text == "as of 2026-01-05 08:00:00 UTC"
+
+
+def observe(client, device_id):
+    client.subscribe(device_id, TEMPERATURE)
+    client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
+
+
+def stale(model):
     model.load()
-    assert shown(model) == {"old": "1 stale"}
+    return {row["name"] for row in model.rows if row["stale"]}
+
+
+def test_what_is_merely_read_and_what_never_changes_is_never_stale(model, client, bench):
+    resources = [*RESOURCES, {"path": "/3303/0/5701", "value": "Cel", "observable": True}]
+    resources += [{"path": "/3/0/2", "value": "A-17", "observable": True}]
+    device_id = bench.add_device("old", resources)
+    for path in ("/3303/0/5701", "/3/0/2"):
+        client.subscribe(device_id, path)
+    for path in (TEMPERATURE, SWITCH, "/3303/0/5701", "/3/0/2"):
+        client.read_value(device_id, path)
+    bench.set_online(device_id, False)
+    bench.advance(20 * 3600)
+    assert stale(model) == set()
+
+
+def test_while_the_rhythm_is_not_known_silence_is_not_stale_as_long_as_the_device_is_registered(model, client, bench):
+    device_id = add(bench, "observed")
+    observe(client, device_id)
+    bench.set_online(device_id, False)
+    bench.advance(23 * 3600)
+    assert stale(model) == set()
+    bench.advance(3601)
+    assert stale(model) == set()
+    assert shown(model) == {"observed": "not registered"}
+
+
+def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_within_an_hour(model, client, bench):
+    quick, slow = add(bench, "quick"), add(bench, "slow")
+    for device_id in (quick, slow):
+        observe(client, device_id)
+    model.load()
+    for number in range(6):
+        bench.advance(1500)
+        bench.set_value(quick, TEMPERATURE, number)
+        if number % 2:
+            bench.set_value(slow, TEMPERATURE, number)
+        model.load()
+    for device_id in (quick, slow):
+        bench.set_online(device_id, False)
+    bench.advance(3 * 1500)
+    assert stale(model) == set()
+    bench.advance(1)
+    assert stale(model) == {"quick"}
+    bench.advance(3 * 1500)
+    assert stale(model) == {"quick", "slow"}
+
+
+def test_the_threshold_can_be_set_and_a_rhythm_that_is_slower_counts(client, bench):
+    model = FleetModel(client, stale_after_seconds=60)
+    device_id = add(bench, "watched")
+    observe(client, device_id)
+    bench.set_online(device_id, False)
+    bench.advance(61)
+    assert stale(model) == {"watched"}
+    bench.set_online(device_id, True)
+    for number in range(3):
+        bench.advance(100)
+        bench.set_value(device_id, TEMPERATURE, number)
+        model.load()
+    bench.set_online(device_id, False)
+    bench.advance(300)
+    assert stale(model) == set()
+    bench.advance(200)
+    assert stale(model) == {"watched"}
+
+
+def test_what_is_auto_observed_is_judged_like_what_is_subscribed(client, bench):
+    model = FleetModel(client, stale_after_seconds=60)
+    door = [{"path": "/3200/0/5500", "value": "0", "observable": True, "auto_observable": True}]
+    device_id = bench.add_device("door", door)
+    bench.set_value(device_id, "/3200/0/5500", True)
+    bench.set_online(device_id, False)
+    bench.advance(61)
+    assert stale(model) == {"door"}
+
+
+def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, bench):
+    ids = [add(bench, name) for name in ("a", "b", "c")]
+    client.read_value(ids[1], TEMPERATURE)
+    model.load()
+    found = model.frame([ids[2], ids[1], "0" * 32])
+    assert list(found) == FLEET_SCHEMA.names
+    assert found["device_id"].tolist() == [row["key"] for row in model.rows if row["key"] in ids[1:]]
+    assert found.set_index("endpoint_name").loc["b", ["condition", "resources"]].tolist() == ["fine", 2]
+    assert found.attrs["mirror"] == {
+        "taken_at": "2026-01-05T08:00:00.000Z",
+        "complete": True,
+        "server": "http://mirror.localhost",
+        "devices": 3,
+    }
+    plan = client.plan(found.assign(path=SWITCH, value=True))
+    assert plan.frame["device_id"].tolist() == found["device_id"].tolist()
+    assert model.frame([]).dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
 
 
 @pytest.mark.parametrize("seconds_given", [0, -1, float("nan")])
@@ -94,6 +212,26 @@ def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, ben
     (request,) = transport.requests
     assert request == SNAPSHOT
     assert shown(model)["b"] == "all as asked for"
+
+
+def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(client, bench, seconds):
+    device_id = add(bench, "a")
+    outcomes = []
+
+    def run(call, then, _):
+        outcome = call()
+        outcomes.append(lambda: then(outcome))
+
+    model = FleetModel(client, run, clock=seconds)
+    model.load()
+    client.read_value(device_id, TEMPERATURE)
+    model.take([event(EventKind.OBSERVATION, device_id)])
+    outcomes.pop()()
+    assert shown(model) == {"a": "never reported"}
+    seconds.now += 1.1
+    model.tick()
+    outcomes.pop()()
+    assert shown(model) == {"a": "all as asked for"}
 
 
 def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, bench, seconds):
@@ -135,16 +273,14 @@ def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
     assert list(shown(model)) == ["new"]
 
 
-def test_a_large_fleet_is_read_by_two_requests_and_shown_in_pages(model, bench, transport):
+def test_a_large_fleet_is_read_by_two_requests(model, bench, transport):
     for number in range(250):
         bench.add_device(f"device-{number:04}")
     transport.requests.clear()
     model.load()
     assert transport.requests == ["GET /v3/devices", SNAPSHOT]
     assert model.counts_text.startswith("250 devices · ")
-    assert len(model.tiles) == TILES_SHOWN
-    model.turn_page(99)
-    assert len(model.tiles) == 250 % TILES_SHOWN
+    assert len(model.rows) == 250
 
 
 def test_many_devices_that_events_are_about_are_looked_at_in_parts(model, bench, seconds, transport):
@@ -162,6 +298,16 @@ def test_a_fleet_that_cannot_be_read_is_told(model, client):
     client.close()
     model.load()
     assert model.notices.texts[0].startswith("Reading the fleet: ")
+    assert (model.as_of_text, model.empty_text) == ("not read", "")
+
+
+def test_a_device_that_is_erased_goes_with_the_next_reading(model, client, bench, erase):
+    ids = [add(bench, name) for name in ("a", "b")]
+    model.load()
+    erase(ids[1])
+    model.load()
+    assert list(shown(model)) == ["a"]
+    assert len(model.frame(ids)) == 1
 
 
 def test_a_device_that_is_gone_has_the_directory_read_again(model, client, bench, seconds, monkeypatch):
@@ -169,7 +315,7 @@ def test_a_device_that_is_gone_has_the_directory_read_again(model, client, bench
     model.load()
     listed = client.list_devices()
     monkeypatch.setattr(client, "list_devices", lambda: [device for device in listed if device.id == ids[0]])
-    model._directory = model._directory | {"no-such": listed[1].model_copy(update={"id": "no-such"})}
+    model._fleet.directory["no-such"] = listed[1].model_copy(update={"id": "no-such"})
     model.take([event(EventKind.OBSERVATION, "no-such")])
     for _ in range(2):
         seconds.now += 1.1

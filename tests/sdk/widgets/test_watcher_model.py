@@ -1,7 +1,6 @@
-"""The event watcher's model alone, and its plot."""
+"""The event watcher's model alone, its lines, and its window of time."""
 
 from datetime import UTC, datetime, timedelta
-from xml.etree import ElementTree as ET
 
 import httpx
 import pandas as pd
@@ -11,9 +10,18 @@ from hypothesis import strategies as st
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
+from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
-from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, Point, Series, WatcherModel
-from mirror_sdk.widgets.plot import POINTS_DRAWN, plot, thinned, ticks
+from mirror_sdk.widgets.models import past
+from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
+from mirror_sdk.widgets.models.time_window import Stretch, TimeWindow
+from mirror_sdk.widgets.models.watcher_model import (
+    ROWS_SHOWN,
+    SERIES_LISTED,
+    SERIES_PLOTTED,
+    WatcherModel,
+    series_text,
+)
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 PATH = "/3303/0/5700"
@@ -23,6 +31,8 @@ def refuse(request):
     raise httpx.ConnectError("nobody there", request=request)
 
 
+NAME = "Temperature · Sensor Value"
+POINTS = 300
 NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(refuse))
 
 
@@ -43,11 +53,16 @@ def gap(first=None, last=None):
 
 
 def watcher(client=None, **options):
-    return WatcherModel(client or NOWHERE, **options)
+    # Without an answer: none of these tests is about what the client says.
+    return WatcherModel(client or NOWHERE, **({} if client else {"run": lambda *_: None}) | options)
 
 
 def values(model):
-    return [row.value for row in model.rows]
+    return [row["value"] for row in model.rows]
+
+
+def joins(line):
+    return [point.is_joined for point in line.points]
 
 
 def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(seconds):
@@ -59,8 +74,7 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     assert (model.total, model.forgotten, len(model.frame), len(model.rows)) == (20_000, 18_000, 2000, ROWS_SHOWN)
     assert values(model)[0] == "19999.0"
     (line,) = model.series
-    assert len(thinned(line.points)) <= POINTS_DRAWN
-    assert len(plot(model.series)) < 20_000
+    assert len(thinned(line.points, POINTS)) <= POINTS
 
 
 def test_the_rate_falls_to_nothing_when_nothing_comes(seconds):
@@ -80,8 +94,10 @@ def test_losses_are_counted_and_told():
     assert (model.gaps, model.lost) == (1, 5)
     assert "1 gap, 5 lost" in model.counts_text
     assert values(model) == ["10.0", "lost: 5 to 9"]
+    assert model.rows[1]["tones"] == {"event": "bad", "value": "bad"}
     model.take([gap()], overrun=7)
     assert "2 gaps, at least 5 lost" in model.counts_text
+    assert list(model.frame["event"]) == ["gap", "observation", "gap", "gap"]
     assert "7 came too fast and are missing here" in model.counts_text
 
 
@@ -98,44 +114,37 @@ def test_pausing_holds_still_and_loses_nothing():
     assert values(model) == ["3.0", "2.0", "1.0"]
 
 
-def test_without_following_the_table_stays_and_the_rest_goes_on():
+def test_while_it_is_paused_the_table_has_all_that_is_kept():
     model = watcher()
-    model.take(map(observation, range(100)))
-    model.follow(False)
-    stood = values(model)
-    model.take(map(observation, range(100, 110)))
-    assert values(model) == stood
-    assert model.series[0].points[-1].number == 109
-    model.move(5)
-    assert values(model)[0] == "94.0"
-    model.move(-1000)
-    assert values(model)[0] == "109.0"
-    model.follow(True)
-    model.take([observation(110)])
-    assert values(model)[0] == "110.0"
-
-
-def test_a_table_that_stays_shows_the_oldest_when_its_place_is_gone():
-    model = watcher(events_kept=30)
-    model.take(map(observation, range(30)))
-    model.follow(False)
-    model.take(map(observation, range(30, 500)))
-    assert values(model)[-1] == "470.0"
+    model.take(map(observation, range(3 * ROWS_SHOWN)))
     assert len(model.rows) == ROWS_SHOWN
+    model.pause()
+    model.take([observation(9999)])
+    assert values(model) == [f"{number}.0" for number in reversed(range(3 * ROWS_SHOWN))]
+    model.resume()
+    assert (len(model.rows), values(model)[0]) == (ROWS_SHOWN, "9999.0")
+
+
+def test_a_row_has_both_clocks_and_keeps_its_number():
+    model = watcher(events_kept=2)
+    later = START + timedelta(seconds=3)
+    event = Event(kind=EventKind.OBSERVATION, received_at=later, seq=1, device_id="d1", path=PATH, changed_at=START)
+    model.take([event])
+    assert [(row["number"], row["changed_at"], row["received_at"]) for row in model.rows] == [(1, START, later)]
+    model.take([observation(2), observation(3)])
+    assert [(row["key"], row["number"]) for row in model.rows] == [("3", 3), ("2", 2)]
 
 
 @given(
     st.lists(
         st.one_of(
             st.tuples(st.just("take"), st.integers(0, 40)),
-            st.tuples(st.just("move"), st.integers(-50, 50)),
-            st.tuples(st.just("follow"), st.booleans()),
             st.tuples(st.sampled_from(["pause", "resume", "clear"])),
         ),
         max_size=25,
     )
 )
-def test_whatever_is_done_the_rows_are_a_full_window_without_holes(steps):
+def test_whatever_is_done_the_rows_are_the_newest_without_holes(steps):
     model, number = watcher(events_kept=50), 0
     for name, *arguments in steps:
         if name == "take":
@@ -145,7 +154,8 @@ def test_whatever_is_done_the_rows_are_a_full_window_without_holes(steps):
             getattr(model, name)(*arguments)
         shown = [float(text) for text in values(model)]
         assert shown == [shown[0] - step for step in range(len(shown))]
-        assert len(shown) == min(ROWS_SHOWN, len(model._shown))
+        assert len(shown) == len(model._shown)
+        assert model.is_paused or not shown or shown[0] == number - 1
 
 
 def test_clearing_forgets_events_counts_and_lines():
@@ -158,13 +168,50 @@ def test_clearing_forgets_events_counts_and_lines():
 
 def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, bench, device_id):
     model = watcher(client, devices=["sensor-1", "d2"], paths=["/3303/*"])
-    model.load_names()
+    model.load()
     model.take([observation(1, device_id), observation(2, "d2"), observation(3, "d3"), observation(4, "d2", "/3/0/0")])
     assert values(model) == ["2.0", "1.0"]
-    assert model.rows[1].device == "sensor-1"
-    model.choose([], [])
+    assert model.rows[1]["device"] == "sensor-1"
+    model.choose([], ["/3303/*"])
     model.take([observation(3, "d3")])
     assert values(model)[0] == "3.0"
+
+
+def test_a_choice_filters_what_is_shown_and_kept_too():
+    model = watcher()
+    model.take([observation(1, "d1"), observation(2, "d2"), observation(3, "d2", "/3304/0/5700")])
+    model.pause()
+    model.choose(["d2"], [])
+    assert values(model) == ["3.0", "2.0"]
+    model.plot([SeriesKey("d2", PATH)])
+    model.choose(["d2"], ["/3304/*"])
+    assert values(model) == ["3.0"]
+    assert [line.key.path for line in model.series] == ["/3304/0/5700"]
+    assert model.frame["value_num"].tolist() == [3]
+    model.choose([], [])
+    assert values(model) == ["3.0", "2.0", "1.0"]
+
+
+def test_a_device_that_nobody_knows_is_said_until_it_registers(client, bench, device_id):
+    model = watcher(client, devices=["sensor-1", "sensro-2"])
+    assert model.notices.texts == []
+    model.load()
+    assert model.notices.texts == [
+        "No device has this name or id: sensro-2 (close to it: sensor-1). It is shown once it registers."
+    ]
+    events = client.events(limit=1, timeout=5)
+    other = bench.add_device("sensro-2")
+    model.take(events)
+    assert model.notices.texts == []
+    assert model.rows[0]["device_id"] == other
+
+
+def test_the_notice_of_an_unknown_device_goes_with_the_choice(client, device_id):
+    model = watcher(client, devices=["nobody"])
+    model.load()
+    assert "nobody" in model.notices.texts[0]
+    model.choose(["sensor-1"], [])
+    assert model.notices.texts == []
 
 
 def test_what_cannot_be_chosen_is_refused():
@@ -179,28 +226,76 @@ def test_what_cannot_be_chosen_is_refused():
 def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model = watcher()
     text = observation(1, path="/3/0/0")
-    model.take([text, *(observation(n, f"d{n}") for n in range(6))])
-    assert [line.name for line in model.series] == [f"d{n} Temperature · Sensor Value" for n in range(4)]
-    keys = dict(model.series_listed)
-    model.plot([keys["d5 Temperature · Sensor Value"]])
-    assert [line.points[0].number for line in model.series] == [5]
+    model.take([text, *(observation(n, f"d{n}") for n in range(9))])
+    assert [line.name for line in model.series] == [f"d{n} {NAME}" for n in range(SERIES_PLOTTED)]
+    model.plot([SeriesKey("d8", PATH)])
+    assert [line.points[0].number for line in model.series] == [8]
+
+
+def test_of_too_many_lines_those_chosen_last_are_drawn():
+    model = watcher()
+    model.take(observation(n, f"d{n}") for n in range(9))
+    texts = [row["key"] for row in model.series_rows]
+    model.plot_texts(texts[:SERIES_PLOTTED])
+    model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
+    assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
+
+
+def test_a_row_of_the_table_has_its_line_stand_out():
+    model = watcher()
+    model.take([observation(n, f"d{n}") for n in range(9)])
+    rows = {row["device_id"]: row["key"] for row in model.rows}
+    model.select_row(rows["d2"])
+    assert model.selected == SeriesKey("d2", PATH)
+    assert len(model.drawn) == SERIES_PLOTTED
+    model.select_row(rows["d8"])
+    assert model.drawn[-1] == model.selected == SeriesKey("d8", PATH)
+    model.take([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
+    model.select_row(model.rows[0]["key"])
+    assert model.selected is None
+    model.select_row("no such row")
+    assert model.selected is None
+
+
+def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, bench):
+    station = bench.add_device("station", [{"path": PATH, "value": "1"}, {"path": "/3303/0/5701", "value": "Cel"}])
+    client.read_value(station, "/3303/0/5701")
+    client.read_value(station, PATH)
+    model = watcher(client)
+    level = Event(
+        kind=EventKind.OBSERVATION,
+        received_at=START,
+        device_id=station,
+        path="/3311/0/5851",
+        unit="%",
+        value=decode(b"7", "text/plain", "/3311/0/5851"),
+    )
+    model.take([observation(7, station), level, observation(8, "d9")])
+    assert [(line.unit, line.axis) for line in model.series] == [
+        ("Cel", "Cel"),
+        ("%", "%"),
+        ("", "Temperature, unit unknown"),
+    ]
+    assert values(model) == ["8.0", "7 %", "7.0 Cel"]
+    assert [row["unit"] for row in model.series_rows] == ["Cel", "%", ""]
 
 
 def test_paths_tell_two_lines_of_one_device_and_label_apart():
     model = watcher()
     model.take([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
-    assert [name for name, _ in model.series_listed] == [
+    assert [row["name"] for row in model.series_rows] == [
         "d1 Temperature · Sensor Value /3303/0/5700",
         "d1 Temperature · Sensor Value /3303/1/5700",
         "d2 Temperature · Sensor Value",
     ]
-    assert [line.name for line in model.series] == [name for name, _ in model.series_listed]
+    assert [line.name for line in model.series] == [row["name"] for row in model.series_rows]
+    assert [series_text(key) for key in model.drawn] == [row["key"] for row in model.series_rows]
 
 
 def test_the_series_that_can_be_plotted_are_bounded():
     model = watcher()
     model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
-    assert len(model.series_listed) == SERIES_LISTED
+    assert len(model.series_rows) == SERIES_LISTED
 
 
 def test_saved_events_are_read_back(tmp_path):
@@ -210,6 +305,10 @@ def test_saved_events_are_read_back(tmp_path):
     pd.testing.assert_frame_equal(read_parquet(file), model.frame)
     with pytest.raises(FileExistsError):
         model.save(file)
+    model.take([observation(4)])
+    model.save(file, overwrite=True)
+    assert len(read_parquet(file)) == 3
+    assert list(tmp_path.iterdir()) == [file]
     with pytest.raises(ValueError, match="give one such as"):
         model.save("")
 
@@ -222,45 +321,250 @@ def test_a_file_that_could_not_be_written_is_not_left_behind(tmp_path, monkeypat
     with pytest.raises(OSError, match="disk is full"):
         watcher().save(tmp_path / "events.parquet")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "events.parquet").write_text("as it was")
+    with pytest.raises(OSError, match="disk is full"):
+        watcher().save(tmp_path / "events.parquet", overwrite=True)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["as it was"]
 
 
 def test_names_that_cannot_be_read_are_told(monkeypatch):
-    model = watcher()
+    model = watcher(NOWHERE)
     monkeypatch.setattr(NOWHERE._sender, "_sleep", lambda _: None)
-    model.load_names()
-    assert model.notices.texts[0].startswith("Reading the names of devices: ")
-
-
-numbers = st.floats(-1e100, 1e100) | st.integers(-3, 3).map(float) | st.floats(-1e-300, 1e-300)
-
-
-@given(st.lists(st.lists(numbers, max_size=50), max_size=5), st.text(), st.text())
-def test_a_plot_is_well_formed_whatever_is_drawn(lines, name, unit):
-    series = [
-        Series(name, unit, [Point(START + timedelta(seconds=at), number) for at, number in enumerate(line)])
-        for line in lines
+    model.load()
+    assert [text.partition(":")[0] for text in model.notices.texts] == [
+        "Reading the names of devices",
+        "Reading what was before",
     ]
-    drawn = plot(series)
-    printable = "".join(char for char in drawn if char.isprintable())
-    assert "nan" not in ET.fromstring(f"<div>{printable}</div>").findtext("svg", "")
 
 
-def test_markup_in_a_name_or_unit_is_text_in_a_plot():
-    drawn = plot([Series("<img src=x>", '"><script>', [Point(START, 1.0)])])
-    assert "<img" not in drawn
-    assert "<script" not in drawn
+# What was before
 
 
-def test_thinning_keeps_the_peaks():
-    points = [Point(START + timedelta(seconds=at), 100.0 if at == 777 else 0.0) for at in range(10_000)]
-    kept = thinned(points)
-    assert len(kept) <= POINTS_DRAWN
+@pytest.fixture
+def sensor(client, bench):
+    """A device whose temperature is told, after the client's log began."""
+    client.list_devices()
+    device_id = bench.add_device("sensor-9", [{"path": PATH, "value": "20", "observable": True}])
+    client.subscribe(device_id, PATH)
+    next(client.events(after=0, timeout=5, paths=[PATH]))
+    return device_id
+
+
+def tell(bench, device_id, *numbers):
+    for number in numbers:
+        bench.set_value(device_id, PATH, number)
+
+
+def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(client, bench, sensor, later):
+    tell(bench, sensor, 21, 22)
+    model = WatcherModel(client, [sensor], [PATH], later)
+    model.load()
+    later.make()
+    live = client.events(timeout=5, limit=3)
+    tell(bench, sensor, 23)
+    model.take([next(live)])
+    tell(bench, sensor, 24)
+    assert "reading what the log still has" in model.counts_text
+    later.make_all()
+    assert values(model) == ["24.0", "23.0", "22.0", "21.0", "20.0"]
+    model.take([next(live)])
+    assert values(model)[0] == "24.0"
+    tell(bench, sensor, 25)
+    model.take([next(live)])
+    assert values(model) == ["25.0", "24.0", "23.0", "22.0", "21.0", "20.0"]
+    assert (model.total, model.before) == (6, 4)
+    assert "6 events, 4 of them from before · no gaps" in model.counts_text
+
+
+def test_what_came_live_keeps_the_time_it_was_received(client, bench, sensor, later):
+    model = WatcherModel(client, [sensor], [PATH], later)
+    (event,) = client.events(after=0, timeout=0, paths=[PATH])
+    model.take([event])
+    model.load()
+    later.make_all()
+    assert [row["received_at"] for row in model.rows] == [event.received_at]
+
+
+def test_the_log_is_read_once_live_events_come(client, sensor):
+    order = []
+    run = lambda call, then, failed: then(call())  # noqa: E731
+    model = WatcherModel(client, None, None, run, await_live=lambda: order.append(client.events(timeout=0).position))
+    model.load()
+    assert len(order) == 1
+    assert max(event.seq for event in model.events) == order[0]
+
+
+def test_a_wider_choice_brings_back_what_the_log_still_has(client, bench, sensor, device_id):
+    tell(bench, sensor, 21)
+    model = watcher(client, devices=[device_id], paths=["/3303/*"])
+    model.load()
+    assert model.rows == []
+    model.choose([], ["/3303/*"])
+    assert values(model) == ["21.0", "20.0"]
+    model.choose(["sensor-9"], [])
+    assert len(values(model)) == 3
+    assert len(model.frame) == 3
+
+
+def test_what_was_cleared_does_not_come_back(client, bench, sensor):
+    model = watcher(client, paths=[PATH])
+    model.load()
+    model.clear()
+    tell(bench, sensor, 22)
+    model.choose([], ["/3303/*"])
+    assert values(model) == ["22.0"]
+
+
+def test_what_the_log_has_no_more_is_no_loss(client, bench, mirror, sensor):
+    tell(bench, sensor, 21)
+    bench.advance(timedelta(days=3))
+    tell(bench, sensor, 22)
+    model = watcher(client, paths=[PATH])
+    model.load()
+    assert values(model)[0] == "22.0"
+    assert "21.0" not in values(model)
+    assert model.gaps == 0
+
+
+def test_only_so_much_of_the_log_is_read(client, bench, sensor, monkeypatch):
+    monkeypatch.setattr(past, "ENTRIES_READ", 2)
+    tell(bench, sensor, 21, 22, 23)
+    model = watcher(client)
+    model.load()
+    assert values(model) == ["23.0", "22.0"]
+
+
+def test_a_recording_is_shown_before_the_log(client, bench, sensor, tmp_path):
+    with client.record(tmp_path / "run.parquet", paths=[PATH]) as recorder:
+        tell(bench, sensor, 21, 22)
+    tell(bench, sensor, 23)
+    model = watcher(client, paths=[PATH], recording=recorder.recording)
+    model.load()
+    assert values(model) == ["23.0", "22.0", "21.0", "20.0"]
+    bench.advance(timedelta(days=3))
+    tell(bench, sensor, 24)
+    late = watcher(client, paths=[PATH], recording=Recording(tmp_path / "run.parquet"))
+    late.load()
+    assert [value for value in values(late) if value in {"21.0", "22.0", "23.0", "24.0"}] == ["24.0", "22.0", "21.0"]
+    assert "lost: an unknown number" in values(late)
+    assert not all(joins(late.series[0]))
+    late.clear()
+    late.choose([], [])
+    assert values(late) == []
+
+
+def test_values_of_a_recording_are_what_they_were(client, bench, tmp_path):
+    things = {"/3311/0/5850": "1", "/3311/0/5851": "40", "/3/0/0": "maker", "/3303/0/5700": "1.5"}
+    client.list_devices()
+    device = bench.add_device(
+        "thing", [{"path": path, "value": one, "observable": True} for path, one in things.items()]
+    )
+    with client.record(tmp_path / "run.parquet") as recorder:
+        begun = recorder.position
+        for path in things:
+            client.subscribe(device, path)
+        assert len(list(client.events(limit=4, timeout=5, after=begun))) == 4
+    told = {event.path: event.value.python for event in past.recorded_events(recorder.recording) if event.path}
+    assert told == {"/3311/0/5850": True, "/3311/0/5851": 40, "/3/0/0": "maker", "/3303/0/5700": 1.5}
+    assert {type(told["/3311/0/5850"]), type(told["/3311/0/5851"])} == {bool, int}
+
+
+# Lines
+
+
+def test_a_line_is_broken_where_something_was_lost_and_where_its_device_left():
+    model = watcher()
+    left = Event(kind=EventKind.DEREGISTRATION, received_at=START, device_id="d1")
+    model.take([observation(1, "d1"), observation(2, "d2"), left, observation(3, "d1"), observation(4, "d2")])
+    assert [joins(line) for line in model.series] == [[True, False], [True, True]]
+    model.take([gap(5, 6), observation(7, "d1"), observation(8, "d2")])
+    assert [joins(line) for line in model.series] == [[True, False, False], [True, True, False]]
+    model.take([observation(9, "d1")], overrun=3)
+    assert joins(model.series[0]) == [True, False, False, False]
+
+
+def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
+    seconds = [0, 10, 20, 30, 40, 50, 60 + 10 * SILENT_RHYTHMS, 70 + 10 * SILENT_RHYTHMS]
+    line = broken_by_silence(Point(START + timedelta(seconds=at), 1.0) for at in reversed(seconds))
+    assert [point.is_joined for point in line] == [True] * 6 + [False, True]
+    few = broken_by_silence(Point(START + timedelta(hours=at), 1.0) for at in (0, 1, 100))
+    assert all(point.is_joined for point in few)
+    at_once = broken_by_silence(Point(START, float(number)) for number in range(20))
+    assert [point.number for point in at_once] == list(range(20))
+    assert all(point.is_joined for point in at_once)
+
+
+def line_of(length, peak=None, broken=()):
+    return [
+        Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(length)
+    ]
+
+
+def test_thinning_keeps_peaks_ends_and_breaks():
+    points = line_of(10_000, 777, {5000})
+    kept = thinned(points, POINTS)
+    assert len(kept) <= POINTS
     assert max(point.number for point in kept) == 100
-    assert kept == sorted(kept)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert [point.at for point in kept] == sorted(point.at for point in kept)
+    (broken,) = [point for point in kept if not point.is_joined]
+    assert abs((broken.at - START).total_seconds() - 5000) < 100
+    assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
-def test_ticks_are_few_and_within_the_range(low, size):
-    marks = ticks(low, low + size)
-    assert 1 <= len(marks) <= 6
-    assert all(low - size * 1e-6 <= mark <= low + size * (1 + 1e-6) for mark in marks)
+@given(st.integers(1, 2000), st.sets(st.integers(0, 2000)), st.integers(6, 400))
+def test_thinning_is_bounded_whatever_is_broken(length, broken, most):
+    kept = thinned(line_of(length, broken=broken), most)
+    assert len(kept) <= max(most, 3)
+    assert len({point.at for point in kept}) == len(kept)
+
+
+def test_a_stretch_of_a_line_leads_on_to_its_neighbours():
+    points = line_of(10)
+    at = [point.at for point in points]
+    assert within(points, at[3], at[5]) == points[2:7]
+    assert within(points, at[0], at[9]) == points
+    assert within(points, at[3] + timedelta(seconds=0.2), at[3] + timedelta(seconds=0.4)) == points[3:5]
+    assert within(points, at[9] + timedelta(seconds=5), at[9] + timedelta(seconds=6)) == points[9:]
+
+
+# The window of time
+
+
+def test_a_window_follows_the_newest_or_stays():
+    window = TimeWindow()
+    hours = [START + timedelta(hours=number) for number in range(4)]
+    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[3])
+    window.follow(timedelta(hours=1))
+    assert window.of(Stretch(hours[0], hours[3])) == (hours[2], hours[3])
+    assert window.of(Stretch(hours[3] - timedelta(minutes=1), hours[3])).begin == hours[3] - timedelta(minutes=1)
+    window.staying = Stretch(hours[0], hours[1])
+    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[1])
+    window.follow(None)
+    assert window.of(Stretch(hours[3], hours[3])).length > timedelta(0)
+
+
+def test_a_stretch_is_zoomed_around_its_middle_and_shifted_by_its_length():
+    stretch = Stretch(START, START + timedelta(hours=4))
+    assert stretch.zoomed(0.5) == (START + timedelta(hours=1), START + timedelta(hours=3))
+    assert stretch.shifted(-0.5) == (START - timedelta(hours=2), START + timedelta(hours=2))
+    for _ in range(100):
+        stretch = stretch.zoomed(2)
+    for _ in range(200):
+        stretch = stretch.zoomed(0.5)
+    assert stretch.length > timedelta(0)
+
+
+def test_the_model_stays_where_it_was_moved_and_follows_again():
+    model = watcher()
+    model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
+    assert model.stretch_of(model.series) == (START, START + timedelta(hours=2))
+    model.show_last("5 min")
+    assert model.stretch_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
+    model.stay(Stretch(START, START + timedelta(hours=1)))
+    model.take([observation(3, at=START + timedelta(hours=3))])
+    assert model.stretch_of(model.series) == (START, START + timedelta(hours=1))
+    model.stay(None)
+    assert model.stretch_of(model.series).end == START + timedelta(hours=3)
+    model.clear()
+    assert model.stretch_of(model.series) is None

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import warnings
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -17,8 +18,12 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
 from mirror_sdk.widgets.base import SETTLE_SECONDS
-from mirror_sdk.widgets.models.explorer_model import DEVICES_SHOWN
+from mirror_sdk.widgets.grid import Grid
+from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
+from mirror_sdk.widgets.models.marks import Mark
+from mirror_sdk.widgets.models.time_window import Stretch
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
+from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture, told
 
 TEMPERATURE, SWITCH, REBOOT = "/3303/0/5700", "/3311/0/5850", "/3/0/4"
 NASTY = "<img src=x onerror=alert(1)>"
@@ -38,12 +43,8 @@ def widget(client):
         one.close()
 
 
-def button(buttons, path):
-    return next(one for one in buttons if f" {path} " in one.tooltip)
-
-
-def cells(explorer, path):
-    return next(row.cells_view.value for row in explorer._rows if row.path == path)
+def row(grid, key):
+    return next(one for one in grid.rows if one["key"] == key)
 
 
 def options(choices):
@@ -51,12 +52,17 @@ def options(choices):
 
 
 def all_html(widget):
-    parts = [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
-    return "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
+    parts = all_parts(widget)
+    html = "".join(part.value for part in parts if isinstance(part, ipywidgets.HTML))
+    return html + "".join(part.static_html() for part in parts if isinstance(part, Grid))
 
 
 def all_parts(widget):
     return [widget, *(part for child in getattr(widget, "children", ()) for part in all_parts(child))]
+
+
+def shown_rows(widget):
+    return "".join(str(part.rows) for part in all_parts(widget) if isinstance(part, Grid))
 
 
 def observation(number, text, device="d1"):
@@ -76,7 +82,7 @@ import sys
 sys.modules["ipywidgets"] = None
 import mirror_sdk.widgets
 from mirror_sdk.widgets.models import explorer_model, fleet_model, watcher_model
-from mirror_sdk.widgets import feed, live, markup, plot
+from mirror_sdk.widgets import feed, live, markup
 try:
     mirror_sdk.widgets.Explorer
 except ImportError as error:
@@ -89,7 +95,8 @@ except ImportError as error:
 def test_importing_the_models_imports_no_ipywidgets():
     program = (
         "import sys, mirror_sdk.widgets.models.explorer_model, mirror_sdk.widgets.models.watcher_model,"
-        " mirror_sdk.widgets.models.fleet_model; print({'ipywidgets', 'IPython'} & set(sys.modules))"
+        " mirror_sdk.widgets.models.fleet_model, mirror_sdk.widgets.models.write_model;"
+        " print({'anywidget', 'ipywidgets', 'IPython', 'matplotlib', 'plotly', 'tqdm'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert run.stdout == "set()\n", run.stderr
@@ -98,129 +105,141 @@ def test_importing_the_models_imports_no_ipywidgets():
 # Explorer
 
 
-def test_the_explorer_reads_and_subscribes_from_the_row(widget, client, device_id):
+def test_what_is_selected_is_read_subscribed_and_not_any_more(widget, client, device_id):
     explorer = widget(Explorer)
-    explorer.devices.buttons[0].click()
+    explorer.devices.selected = [device_id]
     assert "sensor-1" in explorer.title_view.value
-    button(explorer.read_buttons, TEMPERATURE).click()
-    assert "21.5" in cells(explorer, TEMPERATURE)
-    subscribe = button(explorer.subscribe_buttons, TEMPERATURE)
-    subscribe.click()
+    explorer.resources.selected = [TEMPERATURE, SWITCH]
+    assert "2 resources selected" in explorer.selection_view.value
+    explorer.read_button.click()
+    assert [row(explorer.resources, path)["value"] for path in (TEMPERATURE, SWITCH)] == ["21.5", "false"]
+    explorer.subscribe_button.click()
+    assert all(client.is_subscribed(device_id, path) for path in (TEMPERATURE, SWITCH))
+    explorer.resources.selected = [SWITCH]
+    explorer.unsubscribe_button.click()
     assert client.is_subscribed(device_id, TEMPERATURE)
-    assert subscribe.description == "Unsubscribe"
-    assert subscribe.tooltip == f"Unsubscribe {TEMPERATURE} of sensor-1"
-    subscribe.click()
-    assert not client.is_subscribed(device_id, TEMPERATURE)
+    assert not client.is_subscribed(device_id, SWITCH)
 
 
-def test_the_explorer_tells_what_is_unconfirmed_also_to_who_hears_it(widget, client, device_id):
+def test_a_panel_writes_the_selected_resource(widget, client, device_id):
+    explorer = widget(Explorer, device_id)
+    explorer.write_button.click()
+    assert explorer.writer is None
+    explorer.select([SWITCH])
+    explorer.write_button.click()
+    first = explorer.writer
+    assert (first.model.value.path, first.model.devices.picked) == (SWITCH, [device_id])
+    explorer.write(TEMPERATURE)
+    assert (first.comm, explorer.writer.model.value.path) == (None, TEMPERATURE)
+    assert explorer.writer_view.children == (explorer.writer,)
+    explorer.close()
+    assert explorer.writer.comm is None
+
+
+def test_the_selection_is_a_table_and_survives_what_changes(widget, client, bench, device_id):
+    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
+    explorer.select([SWITCH])
+    fleet.select(["sensor-1"])
+    client.read_value(device_id, SWITCH)
+    for one in (explorer, fleet):
+        one.model.load()
+        one.refresh()
+    assert explorer.selected[["device_id", "path", "reported_bool"]].values.tolist() == [[device_id, SWITCH, False]]
+    assert fleet.selected["device_id"].tolist() == [device_id]
+    plans = [explorer.selected.assign(value=True), fleet.selected.assign(path=SWITCH, value=True)]
+    assert [client.plan(one).frame["path"].tolist() for one in plans] == [[SWITCH], [SWITCH]]
+    other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
+    explorer.choose(other)
+    assert (explorer.resources.selected, len(explorer.selected)) == ([], 0)
+
+
+def test_what_is_erased_while_it_is_selected_is_selected_no_more(widget, bench, device_id, erase):
+    other = bench.add_device("other")
+    explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
+    fleet.select([device_id, other])
+    erase(device_id)
+    explorer.model.load_devices()
+    explorer.model.load()
+    fleet.model.load()
+    for one in (explorer, fleet):
+        one.refresh()
+    assert (explorer.devices.selected, explorer.resources.rows, fleet.grid.selected) == ([], [], [other])
+    assert "404" in explorer.notices_view.value
+    explorer.devices.selected = [other]
+    assert explorer.notices_view.value == ""
+
+
+def test_the_explorer_tells_what_is_unconfirmed(widget, client, device_id):
     client.read_value(device_id, SWITCH)
     client.write_value(device_id, SWITCH, True)
     explorer = widget(Explorer, device_id)
+    shown = row(explorer.resources, SWITCH)
     told = "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
-    assert f'title="? unconfirmed\ntrue — {told}"' in cells(explorer, SWITCH)
-    assert f'<span class="mirror-hidden"> {told}</span>' in cells(explorer, SWITCH)
-    button(explorer.read_buttons, SWITCH).click()
-    assert "unconfirmed" not in cells(explorer, SWITCH)
+    assert (shown["drift"], shown["hints"]["drift"]) == ("? unconfirmed", told)
+    explorer.select([SWITCH])
+    explorer.read_button.click()
+    assert row(explorer.resources, SWITCH)["drift"] == ""
 
 
 def test_an_error_is_seen_in_the_explorer_until_it_is_dismissed(widget, device_id):
     explorer = widget(Explorer, device_id)
-    button(explorer.subscribe_buttons, REBOOT).click()
+    explorer.select([REBOOT])
+    explorer.subscribe_button.click()
+    assert "NOT_OBSERVABLE" in row(explorer.resources, REBOOT)["activity"]
     assert 'role="alert"' in explorer.notices_view.value
     assert "NOT_OBSERVABLE" in explorer.notices_view.value
     explorer.dismiss_button.click()
     assert explorer.notices_view.value == ""
     assert explorer._notices_row.layout.display == "none"
+    assert row(explorer.resources, REBOOT)["activity"] == ""
 
 
 def test_fields_send_nothing(widget, device_id, transport):
     explorer, watcher, fleet = widget(Explorer, device_id), widget(EventWatcher), widget(FleetMap)
     transport.requests.clear()
-    explorer.search.value = "sens"
-    explorer.type_filter.value = "Light"
-    explorer.state_filter.buttons[1].click()
-    explorer.resource_search.value = "temp"
-    explorer.only_drift.value = True
+    explorer.devices.search = explorer.resources.search = fleet.grid.search = "sens"
+    explorer.select([TEMPERATURE])
+    fleet.grid.selected = [device_id]
+    fleet.conditions.buttons[Mark.SILENT].value = True
     watcher.devices.value = "sensor-1"
     watcher.paths.value = "/3303/*"
     watcher.pause_button.value = True
+    watcher.window.value = "1 h"
     watcher.follow_button.value = False
     watcher.file.value = "elsewhere.parquet"
     watcher.folder.value = "elsewhere"
-    fleet.search.value = "sensor"
-    fleet.condition.buttons[1].click()
     assert transport.requests == []
-    assert explorer.model.search == "sens"
 
 
-def test_the_explorer_finds_devices_by_its_fields(widget, bench, device_id):
-    bench.add_device("thermometer", endpoint_type="Sensor")
-    explorer = widget(Explorer)
-    assert options(explorer.devices) == ["○ sensor-1", "○ thermometer"]
-    explorer.search.value = "therm"
-    assert options(explorer.devices) == ["○ thermometer"]
-    explorer.search.value = ""
-    explorer.type_filter.value = "Light"
-    explorer.devices.buttons[0].click()
-    assert options(explorer.devices) == ["● sensor-1"]
-    assert explorer.devices.buttons[0].tooltip == "Device: sensor-1, chosen"
-    assert explorer.type_filter.options == ("Light", "Sensor")
-    assert options(explorer.state_filter) == ["● any", "○ registered"]
-
-
-def test_a_long_list_of_devices_has_pages(widget, bench):
-    for number in range(DEVICES_SHOWN + 2):
-        bench.add_device(f"device-{number:02}")
-    explorer = widget(Explorer)
-    assert len(explorer.devices.buttons) == DEVICES_SHOWN
-    explorer.device_pager.next.click()
-    assert options(explorer.devices) == ["○ device-12", "○ device-13"]
-    assert [one.layout.display for one in explorer.devices.children[1:4]] == ["block", "none", "none"]
-
-
-def test_a_click_on_what_is_gone_does_nothing(widget, bench, device_id, transport):
+def test_a_button_without_a_selection_does_nothing_and_says_what_to_select(widget, device_id, transport):
     explorer, fleet = widget(Explorer, device_id), widget(FleetMap)
-    (row, *_), (tile, *_) = explorer._rows, fleet.tile_buttons
-    choice = explorer.devices.buttons[0]
-    explorer.resource_search.value = fleet.search.value = explorer.search.value = "nothing like it"
     transport.requests.clear()
-    for button in (row.read_button, row.subscribe_button, tile, choice):
-        button.click()
-    assert transport.requests == []
-    assert (explorer.notices_view.value, fleet.notices_view.value, fleet.explorer) == ("", "", None)
+    for one in (explorer.read_button, explorer.subscribe_button, explorer.write_button, fleet.open_button):
+        one.click()
+    fleet.write_button.click()
+    assert (transport.requests, fleet.explorer, fleet.writer) == ([], None, None)
+    assert "Select resources" in explorer.selection_view.value
+    assert "Select devices" in fleet.selection_view.value
 
 
 def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client):
     device = bench.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
     client.subscribe(device, "/10250/0/1")
     explorer, fleet, watcher = widget(Explorer, device), widget(FleetMap), widget(EventWatcher)
-    explorer.read_buttons[0].click()
+    explorer.select(["/10250/0/1"])
+    explorer.read_button.click()
     watcher.model.take([observation(1, "1", device), *client.events(after=0, timeout=1)])
     watcher.refresh()
-    fleet.tile_buttons[0].click()
+    fleet.show_device(device)
     html = "".join(map(all_html, (explorer, fleet, watcher)))
     assert "<img" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") > 4
 
 
-def test_rows_are_used_again_for_another_device(widget, bench, device_id):
-    big = bench.add_device("big", [{"path": f"/10250/0/{n}", "value": "1"} for n in range(30)])
-    explorer = widget(Explorer, device_id)
-    before = explorer.rows_view.children
-    explorer.choose(big)
-    assert explorer.rows_view.children[: len(before)] == before
-    assert len(explorer.read_buttons) == 20
-    explorer.pager.next.click()
-    assert len(explorer.read_buttons) == 10
-    explorer.choose(device_id)
-    assert len(explorer.read_buttons) == 3
-    assert explorer.pager.layout.display == "none"
-
-
 def test_every_button_and_field_says_what_it_is(widget, device_id):
     widgets = [widget(Explorer, device_id), widget(EventWatcher), widget(FleetMap)]
-    widgets[2].tile_buttons[0].click()
+    widgets[2].show_device(device_id)
+    widgets[0].write(SWITCH)
     for part in (part for one in widgets for part in all_parts(one)):
         if isinstance(part, ipywidgets.Button | ipywidgets.ToggleButton) and part.layout.display != "none":
             assert part.description
@@ -228,65 +247,265 @@ def test_every_button_and_field_says_what_it_is(widget, device_id):
             assert part.description
 
 
-def test_no_list_of_the_browser_is_used_since_jupyterlab_takes_its_keys(widget, device_id):
-    widgets = [widget(Explorer, device_id), widget(EventWatcher), widget(FleetMap)]
-    kinds = {type(part) for one in widgets for part in all_parts(one)}
-    lists = (ipywidgets.Dropdown, ipywidgets.Select, ipywidgets.SelectMultiple, ipywidgets.RadioButtons)
-    assert not kinds & set(lists)
-
-
 # EventWatcher
 
 
-def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget, seconds):
+def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget, seconds, monkeypatch):
     watcher = widget(EventWatcher, events_kept=3000, clock=seconds)
-    told = {"table": 0, "plot": 0}
-    watcher.table_view.observe(lambda _: told.update(table=told["table"] + 1), "value")
-    watcher.plot_view.observe(lambda _: told.update(plot=told["plot"] + 1), "value")
+    told = {"table": 0, "rows": 0, "plot": 0, "points": 0}
+
+    def note_rows(content, **_):
+        told.update(table=told["table"] + 1, rows=max(told["rows"], len(content["rows"])))
+
+    def note_points(series, *_):
+        told.update(plot=told["plot"] + 1, points=max(len(trace.x or ()) for trace in watcher.plot.figure.data))
+
+    monkeypatch.setattr(watcher.grid, "send", note_rows)
+    show = watcher.plot.show
+    monkeypatch.setattr(watcher.plot, "show", lambda *shown: (show(*shown), note_points(*shown)))
     for step in range(40):
         seconds.now = 1000 + step / 4
         watcher._take([observation(step * 250 + number, str(number)) for number in range(250)], 0)
         watcher.refresh()
-    assert told["table"] == 40
+    assert (told["table"], told["rows"]) == (40, 250)
     assert told["plot"] <= 20
-    assert watcher.table_view.value.count("<tr>") == ROWS_SHOWN + 1
-    assert len(watcher.table_view.value + watcher.plot_view.value) < 30_000
+    assert 200 < told["points"] <= POINTS_DRAWN
+    assert len(watcher.grid.rows) == ROWS_SHOWN
     assert "1,000.0 events/s · 10,000 events" in watcher.counts_view.value
     assert len(watcher.frame) == 3000
 
 
-def test_pause_follow_and_clear(widget):
+def test_pause_and_clear(widget):
     watcher = widget(EventWatcher)
     watcher._take([observation(number, str(number)) for number in range(30)], 0)
     watcher.refresh()
-    assert ">29.0<" in watcher.table_view.value
+    assert watcher.grid.rows[-1]["value"] == "29.0"
     watcher.pause_button.value = True
     assert watcher.pause_button.description == "Resume"
     watcher._take([observation(30, "30")], 0)
     watcher.refresh()
-    assert ">30.0<" not in watcher.table_view.value
+    assert watcher.grid.rows[-1]["value"] == "29.0"
     assert "paused: 1 new" in watcher.counts_view.value
     watcher.pause_button.value = False
-    assert ">30.0<" in watcher.table_view.value
-    watcher.older_button.click()
-    assert watcher.follow_button.value is False
-    assert ">30.0<" not in watcher.table_view.value
-    watcher.follow_button.value = True
-    assert ">30.0<" in watcher.table_view.value
+    assert watcher.grid.rows[-1]["value"] == "30.0"
     watcher.clear_button.click()
     assert "0 events" in watcher.counts_view.value
     assert "No event yet" in watcher.empty_view.value
+    assert "No numbers to draw yet" in watcher.plot_text.value
 
 
-def test_the_watcher_saves_what_it_holds_and_tells_what_failed(widget, tmp_path):
+def test_the_window_follows_stays_and_is_moved_by_buttons(widget, seconds):
+    watcher = widget(EventWatcher, clock=seconds)
+
+    def shown():
+        seconds.now += 1
+        watcher.refresh()
+        return [datetime.fromisoformat(end).replace(tzinfo=UTC) for end in watcher.plot.figure.layout.xaxis.range]
+
+    begin = datetime(2026, 1, 5, tzinfo=UTC)
+    minutes = [begin + timedelta(minutes=number) for number in range(100)]
+    watcher._take([observation(60_000 * number, str(number)) for number in range(91)], 0)
+    assert shown() == [minutes[0], minutes[90]]
+    watcher.window.value = "1 h"
+    assert shown() == [minutes[30], minutes[90]]
+    watcher.move_buttons["Earlier"].click()
+    assert (shown(), watcher.follow_button.value) == ([minutes[0], minutes[60]], False)
+    watcher._take([observation(60_000 * 95, "95")], 0)
+    assert shown() == [minutes[0], minutes[60]]
+    watcher.move_buttons["Zoom in"].click()
+    assert shown() == [minutes[15], minutes[45]]
+    watcher.move_buttons["Later"].click()
+    watcher.move_buttons["Zoom out"].click()
+    assert shown() == [minutes[15], minutes[75]]
+    watcher.follow_button.value = True
+    assert shown() == [minutes[35], minutes[95]]
+    watcher.follow_button.value = False
+    watcher._take([observation(60_000 * 99, "99")], 0)
+    assert shown() == [minutes[35], minutes[95]]
+    watcher.window.value = "All"
+    assert (shown(), watcher.follow_button.value) == ([minutes[0], minutes[99]], True)
+
+
+def test_the_window_stays_where_somebody_zoomed_until_they_go_back(widget, seconds):
+    watcher = widget(EventWatcher, clock=seconds)
+    watcher._take([observation(60_000 * number, str(number)) for number in range(10)], 0)
+    seconds.now += 1
+    watcher.refresh()
+    figure = watcher.plot.figure
+    zoomed = {"xaxis.range[0]": "2026-01-05 00:02:00.1234", "xaxis.range[1]": "2026-01-05 00:04", "yaxis.range[0]": 1}
+    figure.set_state({"_js2py_relayout": {"relayout_data": zoomed, "source_view_id": "1"}})
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    assert watcher.model.window.staying == (at.replace(minute=2, microsecond=123400), at.replace(minute=4))
+    assert (watcher.follow_button.value, watcher.window.value) == (False, None)
+    watcher.window.value = "All"
+    assert (watcher.follow_button.value, watcher.model.window.staying) == (True, None)
+    figure.set_state({"_js2py_relayout": {"relayout_data": zoomed, "source_view_id": "1"}})
+    watcher._take([observation(60_000 * 20, "20")], 0)
+    seconds.now += 1
+    watcher.refresh()
+    assert figure.layout.xaxis.range[1] == "2026-01-05 00:04:00.000"
+    whole = {"xaxis.autorange": True}
+    figure.set_state({"_js2py_relayout": {"relayout_data": whole, "source_view_id": "1"}})
+    assert (watcher.model.window.staying, watcher.follow_button.value) == (None, True)
+
+
+def test_a_cell_of_the_table_has_its_line_stand_out(widget, seconds):
+    watcher = widget(EventWatcher, clock=seconds)
+    watcher._take([observation(1, "1", "d1"), observation(2, "2", "d2")], 0)
+    seconds.now += 1
+    watcher.refresh()
+    watcher.grid.active = {"key": watcher.grid.rows[-1]["key"], "column": "value"}
+    seconds.now += 1
+    watcher.refresh()
+    assert [(trace.name[:2], trace.line.width) for trace in watcher.plot.figure.data[:2]] == [("d1", 1.6), ("d2", 4)]
+
+
+def test_saving_again_asks_first(widget, tmp_path):
     watcher = widget(EventWatcher)
+    file = tmp_path / "events.parquet"
     watcher._take([observation(1, "1")], 0)
+    watcher.file.value = str(file)
+    watcher.save_button.click()
+    assert len(read_parquet(file)) == 1
+    assert "1 event in" in watcher.saved_view.value
+    assert watcher.question.layout.display == "none"
+    watcher._take([observation(2, "2")], 0)
+    watcher.save_button.click()
+    assert "is there already" in watcher.question_view.value
+    assert watcher.question.layout.display == "flex"
+    watcher.keep_button.click()
+    assert (watcher.question.layout.display, len(read_parquet(file))) == ("none", 1)
+    watcher.save_button.click()
+    watcher.new_name_button.click()
+    assert len(read_parquet(tmp_path / "events-2.parquet")) == 2
+    assert watcher.file.value == str(tmp_path / "events-2.parquet")
+    watcher._take([observation(3, "3")], 0)
+    watcher.save_button.click()
+    watcher.overwrite_button.click()
+    assert len(read_parquet(tmp_path / "events-2.parquet")) == 3
+    assert len(read_parquet(file)) == 1
+    assert watcher.notices_view.value == ""
+    with pytest.raises(FileExistsError):
+        watcher.save(file)
+    assert len(read_parquet(watcher.save(file, overwrite=True))) == 3
+
+
+def test_a_message_goes_when_its_cause_is_gone(widget, tmp_path):
+    watcher = widget(EventWatcher, paths=["/3303/*"])
+    watcher.paths.value = "/*/0"
+    assert "may stand only at the end" in watcher.notices_view.value
+    assert watcher.model.paths == ("/3303/*",)
+    watcher.paths.value = "/3304/*"
+    assert watcher.notices_view.value == ""
+    watcher.file.value = str(tmp_path / "no such folder" / "events.parquet")
+    watcher.save_button.click()
+    watcher.folder.value = ""
+    watcher.record_button.click()
+    assert "Saving: " in watcher.notices_view.value
+    assert "the folder has no name" in watcher.notices_view.value
     watcher.file.value = str(tmp_path / "events.parquet")
     watcher.save_button.click()
-    assert len(read_parquet(tmp_path / "events.parquet")) == 1
-    assert "1 events in" in watcher.saved_view.value
-    watcher.save_button.click()
-    assert "File exists" in watcher.notices_view.value
+    assert "Saving: " not in watcher.notices_view.value
+    watcher.folder.value = str(tmp_path / "recording")
+    with pytest.warns(NotSubscribedWarning):
+        watcher.record_button.click()
+    assert "the folder has no name" not in watcher.notices_view.value
+
+
+def test_device_names_are_offered_in_their_field(widget, bench, device_id):
+    bench.add_device("sensor-2")
+    watcher = widget(EventWatcher)
+    assert watcher.devices.names == ["sensor-1", "sensor-2"]
+    watcher.devices.value = "sensor-1"
+    assert watcher.model.devices == ("sensor-1",)
+    watcher.devices.value = "sensor-1, nobody"
+    assert "No device has this name or id: nobody" in watcher.notices_view.value
+
+
+def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
+    watcher = widget(EventWatcher)
+    assert "data:image/png" not in watcher.static_html()
+    watcher._take([observation(number, "7.25") for number in range(60)], 0)
+    watcher._plotted, watcher._plot_at = -1, 0
+    watcher.refresh()
+    report = watcher.to_html(tmp_path / "report.html").read_text()
+    assert 'src="data:image/png;base64,' in report
+    assert 'alt="Plot over time: d1 Temperature · Sensor Value from 7.25 to 7.25"' in report
+    assert "changed at (UTC)" in report
+    assert report.index(">value<") < report.index("received (UTC)"), "in a narrow page the value is what is in sight"
+    assert "2026-01-05 00:00:00.059" in report
+    assert "the first 50 of 60 rows" in report
+    assert "2026-01-05 00:00:00.001" not in report
+
+
+# The plot
+
+
+def series(device, unit, *numbers, broken=()):
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    points = [Point(at + timedelta(seconds=n), one, n not in broken) for n, one in enumerate(numbers)]
+    return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, points)
+
+
+WHOLE = Stretch(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def plot():
+    made = TimePlot(lambda _: None, threading.RLock())
+    yield made
+    made.figure.close()
+
+
+def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
+    plot.show([series("d1", "Cel", 1.0, 2.0, 3.0, broken={2}), series("d2", "%", 5.0), series("d3", "Cel", 4.0)], WHOLE)
+    one, two, three = plot.figure.data[:3]
+    assert (one.yaxis, two.yaxis, three.yaxis) == ("y", "y2", "y")
+    layout = plot.figure.layout
+    assert (layout.yaxis.title.text, layout.yaxis2.title.text) == ("Cel", "%")
+    assert layout.yaxis2.domain[1] < layout.yaxis.domain[0]
+    assert one.y == (1.0, 2.0, None, 3.0)
+    assert (one.connectgaps, one.mode) == (False, "lines+markers")
+    assert [trace.visible for trace in plot.figure.data] == [True] * 3 + [False] * 3
+    assert one.x[1] == "2026-01-05 00:00:01.000"
+    plot.show([series("d2", "%", 6.0)], WHOLE)
+    assert [trace.visible for trace in plot.figure.data] == [True] + [False] * 5
+    assert layout.yaxis.title.text == "%"
+
+
+def test_nothing_that_is_drawn_is_offered_to_be_uploaded(plot):
+    assert plot.figure._config["showSendToCloud"] is False
+    assert plot.figure._config["plotlyServerURL"] == ""
+
+
+def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
+    plot.show([series("%{x}", '"><b>', 1.0)], WHOLE)
+    shown = plot.figure.data[0]
+    assert "<img" not in shown.name + shown.meta[0]
+    assert "&lt;img src=x" in shown.name
+    assert shown.meta[1] == '"&gt;&lt;b&gt;'
+    assert "%{x}" not in shown.hovertemplate.replace("%{x|", "")
+    assert "UTC" in shown.hovertemplate
+    assert plot.figure.layout.yaxis.title.text == '"&gt;&lt;b&gt;'
+
+
+@pytest.mark.parametrize("numbers", [(1.0,), (1e100, -1e100), (0.0, 0.0, 1e-300)])
+def test_a_picture_is_drawn_of_whatever_comes(numbers):
+    lines = [series("$\\frac{1}{0}$", "$^$", *numbers), series("empty", "Cel")]
+    assert picture(lines, WHOLE).startswith(b"\x89PNG")
+    assert told(lines).startswith("Plot over time: $")
+    assert told([]) == "Plot over time, empty"
+
+
+@pytest.mark.parametrize("name", ["_hidden", "\u6e29\u5ea6", "a\u0300\U0001f321"])
+def test_a_picture_names_each_line_and_warns_of_no_name(name):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert picture([series(name, "Cel", 1.0, 2.0)], WHOLE).startswith(b"\x89PNG")
+    assert [str(one.message) for one in warned] == []
+
+
+# Recordings
 
 
 def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, device_id, tmp_path):
@@ -337,33 +556,16 @@ def test_a_recording_ends_with_its_widget_and_its_errors_are_told(widget, tmp_pa
     assert "the folder has no name" in other.notices_view.value
 
 
-def test_a_pattern_that_is_not_one_is_told_and_changes_nothing(widget):
-    watcher = widget(EventWatcher, paths=["/3303/*"])
-    watcher.paths.value = "/*/0"
-    assert "may stand only at the end" in watcher.notices_view.value
-    assert watcher.model.paths == ("/3303/*",)
-
-
 def test_chosen_series_are_drawn(widget):
     watcher = widget(EventWatcher)
     watcher._take([observation(1, "1", "d1"), observation(2, "2", "d2")], 0)
+    watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
-    assert [text[:4] for text in options(watcher.plotted)] == ["☑ d1", "☑ d2"]
-    watcher.plotted.buttons[0].click()
-    assert [text[:4] for text in options(watcher.plotted)] == ["☐ d1", "☑ d2"]
+    assert [key[:2] for key in watcher.series_grid.selected] == ["d1", "d2"]
+    watcher.series_grid.selected = watcher.series_grid.selected[1:]
     assert [line.name[:2] for line in watcher.model.series] == ["d2"]
-    watcher.plotted.buttons[0].click()
+    watcher.series_grid.selected = [row["key"] for row in watcher.series_grid.rows]
     assert [line.name[:2] for line in watcher.model.series] == ["d2", "d1"]
-
-
-def test_the_series_that_can_be_drawn_have_pages(widget):
-    watcher = widget(EventWatcher)
-    watcher._take([observation(number, "1", f"d{number:02}") for number in range(8)], 0)
-    watcher.refresh()
-    watcher.series_pager.next.click()
-    assert [text[:5] for text in options(watcher.plotted)] == ["☐ d06", "☐ d07"]
-    watcher.plotted.buttons[1].click()
-    assert [line.name[:3] for line in watcher.model.series] == ["d01", "d02", "d03", "d07"]
 
 
 def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, client, device_id, tmp_path):
@@ -374,7 +576,7 @@ def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, c
     # The message of the field comes on another thread, later.
     PAUSE.wait(SETTLE_SECONDS / 4)
     watcher.file.value = str(tmp_path / "whole.parquet")
-    until(lambda: "events in" in watcher.saved_view.value)
+    until(lambda: watcher.saved_view.value)
     watcher.record_button.click()
     PAUSE.wait(SETTLE_SECONDS / 4)
     watcher.folder.value = str(tmp_path / "recording.parquet")
@@ -386,18 +588,41 @@ def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, c
 # FleetMap
 
 
-def test_a_tile_leads_to_the_explorer(widget, bench, device_id):
+def test_a_selected_device_is_opened_beside_the_map(widget, bench, device_id):
     other = bench.add_device("other")
     fleet = widget(FleetMap)
-    tiles = {tile.tooltip.split(" ")[0]: tile for tile in fleet.tile_buttons}
-    tiles["sensor-1"].click()
-    assert fleet.explorer.model.device_id == device_id
+    fleet.select(["sensor-1"])
+    assert fleet.explorer is None
+    fleet.open_button.click()
     first = fleet.explorer
-    tiles["other"].click()
-    assert fleet.explorer is first
-    assert fleet.explorer.model.device_id == other
+    assert first.model.device_id == device_id
+    fleet.select([other])
+    assert (fleet.explorer, first.model.device_id) == (first, other)
+    fleet.select([other, device_id])
+    assert first.model.device_id == other
     fleet.close()
     assert first.comm is None
+
+
+def test_a_panel_writes_to_the_selected_devices(widget, bench, device_id):
+    other = bench.add_device("other")
+    fleet = widget(FleetMap)
+    fleet.select([device_id, other])
+    fleet.write_button.click()
+    assert set(fleet.writer.model.devices.picked) == {device_id, other}
+
+
+def test_the_map_shows_what_stands_how_and_as_of_when(widget, bench, client, device_id):
+    silent = bench.add_device("silent")
+    client.read_value(device_id, TEMPERATURE)
+    fleet = widget(FleetMap)
+    assert [one["key"] for one in fleet.grid.rows] == [silent, device_id]
+    assert "as of 2026-01-05 08:00:00 UTC" in fleet.title_view.value
+    fleet.conditions.buttons[Mark.FINE].value = True
+    assert [one["name"] for one in fleet.grid.rows] == ["sensor-1"]
+    assert "sensor-1" in fleet.static_html()
+    fleet.conditions.buttons[Mark.FINE].value = False
+    assert len(fleet.grid.rows) == 2
 
 
 # Life
@@ -411,7 +636,7 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, b
     one = widget(kind, live=True, **options)
     until(lambda: client.status().watches)
     bench.set_value(device_id, TEMPERATURE, 23.25)
-    until(lambda: ("23.25" if kind is not FleetMap else "all as asked for") in all_html(one))
+    until(lambda: ("23.25" if kind is not FleetMap else "as asked for") in all_html(one) + shown_rows(one))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
     assert client.status().watches == 0

@@ -1,22 +1,23 @@
 """The write panel's model alone, against the real app."""
 
-import subprocess
-import sys
 import threading
+from datetime import UTC, datetime
 
 import httpx
 import pandas as pd
 import pytest
+from blocking import pause_in_no_time
+from changed_answers import Between
 from patience import until
 
 from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
-from mirror_sdk._reports import utc_now
 from mirror_sdk.frames import REQUESTS_SCHEMA
-from mirror_sdk.widgets.models.device_picker import DEVICES_SHOWN, read_ids
+from mirror_sdk.widgets.models.device_picker import read_ids
+from mirror_sdk.widgets.models.marks import Mark, Tone
 from mirror_sdk.widgets.models.write_inputs import InputKind
-from mirror_sdk.widgets.models.write_model import ROWS_SHOWN, Limits, Stage, WriteModel
-from mirror_sdk.widgets.models.write_rows import WriteState
-from mirror_server.keys import Scope
+from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
+from mirror_server.service.keys import Scope
+from mirror_server.store.maintenance import erase_device
 
 LEVEL, SWITCH, TEMPERATURE, OWN = "/3311/0/5851", "/3311/0/5850", "/3303/0/5700", "/10250/0/1"
 RESOURCES = [
@@ -46,19 +47,19 @@ def new_model(client):
     return make
 
 
-def asked(model, path=LEVEL, entry=40):
+def asked(model, path=LEVEL, entry="40"):
     model.value.choose_path(path)
     model.value.enter(entry)
     return model
 
 
-def previewed(model, path=LEVEL, entry=40):
+def previewed(model, path=LEVEL, entry="40"):
     asked(model, path, entry).preview()
     return model
 
 
 def states(model):
-    return [(row.device, row.state) for row in model.rows]
+    return [(row.device, row.mark) for row in model.rows]
 
 
 def reasons(model):
@@ -66,18 +67,7 @@ def reasons(model):
 
 
 def event(kind, **more):
-    return Event(kind=kind, received_at=utc_now(), **more)
-
-
-# Without ipywidgets
-
-
-def test_the_model_imports_no_ipywidgets():
-    program = (
-        "import sys, mirror_sdk.widgets.models.write_model; print({'ipywidgets', 'IPython', 'tqdm'} & set(sys.modules))"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert run.stdout == "set()\n", run.stderr
+    return Event(kind=kind, received_at=datetime.now(UTC), **more)
 
 
 # Devices
@@ -85,7 +75,7 @@ def test_the_model_imports_no_ipywidgets():
 
 def test_without_devices_any_of_the_directory_can_be_picked_and_none_is(new_model, lights):
     model = new_model()
-    assert [choice.text for choice in model.devices.choices] == ["light-0", "light-1", "light-2"]
+    assert [choice.name for choice in model.devices.choices] == ["light-0", "light-1", "light-2"]
     assert model.devices.picked == []
     assert model.devices.text == "0 of 3 devices picked"
     assert model.status_text == "To begin, pick at least one device."
@@ -104,7 +94,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights, f
     }[form]
     model = new_model(given)
     assert set(model.devices.picked) == set(wanted)
-    assert {choice.text for choice in model.devices.choices} == {"light-0", "light-1"}
+    assert {choice.name for choice in model.devices.choices} == {"light-0", "light-1"}
 
 
 def test_ids_are_read_out_of_what_people_have(client, lights):
@@ -127,29 +117,46 @@ def test_limits_that_are_none_are_refused(client, limits):
         WriteModel(client, limits=limits)
 
 
-def test_a_search_hides_devices_and_drops_none(new_model, lights):
-    model = new_model()
-    model.devices.find("light-1")
-    model.devices.pick_found(True)
-    model.devices.find(" LIGHT-2 ")
-    assert [choice.text for choice in model.devices.choices] == ["light-2"]
-    assert model.devices.picked == [lights[1]]
-    assert model.devices.text == "1 of 3 devices picked, 1 of them not in this search"
-    model.devices.pick(lights[2], True)
-    model.devices.find("")
-    model.devices.pick_found(False)
-    assert model.devices.picked == []
+@pytest.fixture
+def fleet(lights, bench):
+    """The lights, and two sensors of which one has left."""
+    sensors = [bench.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
+    bench.deregister(sensors[1])
+    return [*lights, *sensors]
 
 
-def test_a_large_fleet_is_listed_in_pages_and_picked_as_a_whole(new_model, bench):
-    for number in range(DEVICES_SHOWN + 3):
-        bench.add_device(f"device-{number:02}")
+def listed(model):
+    return [one.name for one in model.devices.choices]
+
+
+def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, fleet):
     model = new_model()
-    assert len(model.devices.choices) == DEVICES_SHOWN
-    model.devices.turn_page(1)
-    assert len(model.devices.choices) == 3
-    model.devices.pick_found(True)
-    assert len(model.devices.picked) == DEVICES_SHOWN + 3
+    assert (model.devices.types, model.devices.states) == (["Sensor", "default"], ["deregistered", "registered"])
+    model.devices.pick(fleet[:1], True)
+    model.devices.find("Sensor", "")
+    assert listed(model) == ["sensor-0", "sensor-1"]
+    model.devices.find("Sensor", "registered")
+    assert listed(model) == ["sensor-0"]
+    assert model.devices.text == "1 of 5 devices picked, 1 of them not listed"
+    model.devices.pick([one.device_id for one in model.devices.choices], True)
+    model.devices.find("", "")
+    assert model.devices.picked == [fleet[0], fleet[3]]
+    model.devices.pick(model.devices.picked, False)
+    assert model.devices.text == "0 of 5 devices picked"
+
+
+def test_a_state_that_no_device_has_any_more_stays_to_be_chosen(new_model, fleet, bench):
+    model = new_model()
+    model.devices.find("", "deregistered")
+    bench.register(fleet[4])
+    model.devices.load()
+    assert listed(model) == []
+    assert model.devices.states == ["deregistered", "registered"]
+
+
+def test_a_device_that_is_given_twice_is_picked_once(new_model, lights):
+    model = previewed(new_model([lights[0], "light-0", lights[0]]))
+    assert (model.devices.picked, len(model.rows)) == (lights[:1], 1)
 
 
 def test_a_device_that_comes_is_listed(new_model, bench, seconds):
@@ -158,12 +165,17 @@ def test_a_device_that_comes_is_listed(new_model, bench, seconds):
     model.take([event(EventKind.REGISTRATION, device_id=bench.add_device("new"))])
     seconds.now += 1.1
     model.tick()
-    assert [choice.text for choice in model.devices.choices] == ["new"]
+    assert [choice.name for choice in model.devices.choices] == ["new"]
 
 
 def test_devices_that_are_not_registered_are_marked(new_model, bench, lights):
     bench.deregister(lights[1])
-    assert [choice.text for choice in new_model(lights).devices.choices][1] == "light-1 · deregistered"
+    assert [one.state for one in new_model([*lights, "f" * 32]).devices.choices] == [
+        "registered",
+        "deregistered",
+        "registered",
+        "unknown",
+    ]
 
 
 def test_a_directory_that_cannot_be_read_is_told(client):
@@ -178,29 +190,118 @@ def test_a_directory_that_cannot_be_read_is_told(client):
 
 def test_the_resources_are_those_of_the_first_device_that_may_be_writable(new_model, lights):
     model = new_model(lights)
-    assert [path for _, path in model.value.paths] == [SWITCH, LEVEL, OWN]
-    assert dict(map(reversed, model.value.paths))[LEVEL] == "/3311/0/5851 · Light Control · Dimmer"
+    assert model.value.paths == [f"{SWITCH} · Light Control · On/Off", f"{LEVEL} · Light Control · Dimmer", OWN]
     assert model.value.paths_text == "listed is what light-0 has and may take"
 
 
 def test_the_entry_begins_with_what_the_device_has(new_model, lights):
     model = new_model(lights)
     model.value.choose_path(LEVEL)
-    assert (model.value.form.kind, model.value.entry) == (InputKind.RANGE, 10)
-    assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 %"
+    assert (model.value.form.kind, model.value.entry) == (InputKind.RANGE, "10")
+    assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 % at 2026-01-05 08:00:00 UTC"
     model.value.choose_path(SWITCH)
     assert (model.value.form.kind, model.value.entry) == (InputKind.BOOLEAN, False)
 
 
-def test_a_path_may_be_typed(new_model, lights):
+def test_a_path_may_be_typed_or_taken_from_the_list_with_its_name(new_model, lights):
     model = new_model(lights)
     model.value.choose_path(" /3308/0/5900 ")
     assert (model.value.path, model.value.form.kind) == ("/3308/0/5900", InputKind.FLOAT)
-    assert "/3308/0/5900" in [path for _, path in model.value.paths]
-    model.value.choose_path("/3308/x")
-    assert "write it like" in model.missing
-    model.value.choose_path("/3308/0")
-    assert "is no resource" in model.missing
+    model.value.choose_path(model.value.paths[1])
+    assert (model.value.path, model.value.entry) == (LEVEL, "10")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/3308/x", "write it like"),
+        ("/3308/0", "is no resource"),
+        (TEMPERATURE, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, transport, path, told):
+    model = new_model(lights, path=path)
+    assert told in model.value.path_problem
+    transport.requests.clear()
+    model.preview()
+    assert transport.requests == []
+    assert told in model.notices.texts[0]
+    with pytest.raises(TypeError, match="path must be a text"):
+        new_model(lights, path=5851)
+
+
+def test_a_path_that_is_given_is_filled_in_with_what_the_device_has(client, lights, later):
+    model = WriteModel(client, lights, later, path=LEVEL)
+    assert (model.value.path, model.value.entry) == (LEVEL, "")
+    model.devices.load()
+    later.make_all()
+    assert (model.value.entry, model.missing) == ("10", "")
+
+
+def test_what_was_typed_before_the_device_was_read_stays(client, lights, later):
+    model = WriteModel(client, lights, later, path=LEVEL)
+    model.value.enter("55")
+    model.devices.load()
+    later.make_all()
+    assert model.value.entry == "55"
+
+
+def test_a_resource_that_the_device_does_not_have_is_told_and_may_be_previewed(new_model, lights):
+    model = new_model(lights, path="/3308/0/5900")
+    assert model.value.text.startswith("light-0 has no resource /3308/0/5900; a preview tells which device has.")
+    model.value.enter("21")
+    model.preview()
+    assert model.counts[Mark.REFUSED] == 3
+
+
+@pytest.mark.parametrize("entry", ["140", "-1", "1e3", "99999999999999999999", "4O"])
+def test_a_number_that_is_none_is_kept_as_it_was_typed_and_told(new_model, lights, entry):
+    model = asked(new_model(lights), LEVEL, entry)
+    assert model.status_text == "To begin, mend the input."
+    assert "from 0 to 100" in model.value.value_problem or "whole number" in model.value.value_problem
+    model.preview()
+    model.tick()
+    assert (model.value.entry, model.plan) == (entry, None)
+
+
+def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_model, client, bench, lights, seconds):
+    model = new_model(lights, path=LEVEL, clock=seconds)
+    model.value.enter("33")
+    client.subscribe(lights[0], LEVEL)
+    bench.set_value(lights[0], LEVEL, 20)
+    model.take([event(EventKind.OBSERVATION, device_id=lights[0], path=LEVEL)])
+    model.tick()
+    assert "last reported 10 %" in model.value.text
+    seconds.now += 0.6
+    model.tick()
+    assert "last reported 20 %" in model.value.text
+    assert model.value.entry == "33"
+
+
+def test_what_no_event_tells_is_seen_within_ten_seconds(new_model, client, bench, lights, seconds, transport):
+    model = new_model(lights, path=LEVEL, clock=seconds)
+    bench.set_value(lights[0], LEVEL, 20)
+    client.read_value(lights[0], LEVEL)
+    version = model.version
+    seconds.now += 10.1
+    model.tick()
+    assert "last reported 20 %" in model.value.text
+    assert model.version > version
+    version = model.version
+    seconds.now += 10.1
+    transport.requests.clear()
+    model.tick()
+    assert (len(transport.requests), model.version) == (1, version)
+
+
+def test_the_hint_follows_apply_and_undo(new_model, lights):
+    model = previewed(new_model(lights))
+    model.apply()
+    assert model.value.text.endswith("last reported 10 % at 2026-01-05 08:00:00 UTC, took 40 % since")
+    model.preview_undo()
+    model.apply()
+    assert model.value.text.endswith(", took 10 % since")
+    assert model.value.entry == "40"
 
 
 def test_a_value_that_is_none_is_told_at_once_and_stops_a_preview(new_model, lights, transport):
@@ -216,7 +317,10 @@ def test_a_value_that_is_none_is_told_at_once_and_stops_a_preview(new_model, lig
 
 @pytest.mark.parametrize(
     ("prepare", "told"),
-    [(lambda _: None, "pick at least one device"), (lambda model: model.devices.pick_found(True), "choose a resource")],
+    [
+        (lambda _: None, "pick at least one device"),
+        (lambda model: model.devices.pick([model.devices.choices[0].device_id], True), "choose a resource"),
+    ],
 )
 def test_what_a_preview_lacks_is_told(new_model, lights, prepare, told):
     model = new_model()
@@ -228,18 +332,18 @@ def test_what_a_preview_lacks_is_told(new_model, lights, prepare, told):
 def test_entering_sends_nothing_at_all(new_model, lights, transport):
     model = new_model(lights)
     transport.requests.clear()
-    asked(model, LEVEL, 40)
-    model.value.enter(41)
+    asked(model, LEVEL, "40")
+    model.value.enter("41")
     asked(model, SWITCH, True)
     asked(model, OWN, "text")
-    model.devices.find("x")
+    model.devices.find("x", "")
     assert transport.requests == []
 
 
 def test_picking_and_a_preview_only_read(new_model, lights, transport):
     transport.requests.clear()
     model = new_model()
-    model.devices.pick_found(True)
+    model.devices.pick([one.device_id for one in model.devices.choices], True)
     previewed(model)
     assert model.to_write == 3
     assert len(transport.requests) > 3
@@ -251,18 +355,18 @@ def test_resources_that_come_late_do_not_count_for_another_device(client, bench,
     model = WriteModel(client, None, later)
     model.devices.load()
     later.make()
-    model.devices.pick(other, True)
-    model.devices.pick(lights[0], True)
+    model.devices.pick([other], True)
+    model.devices.pick([lights[0]], True)
     later.make(1)
     later.make_all()
-    assert [path for _, path in model.value.paths] == [SWITCH, LEVEL, OWN]
+    assert [path.partition(" ")[0] for path in model.value.paths] == [SWITCH, LEVEL, OWN]
     assert model.value.paths_text == "listed is what light-0 has and may take"
 
 
 def test_resources_that_cannot_be_read_are_told(new_model, client, lights):
     model = new_model()
     client.close()
-    model.devices.pick(lights[0], True)
+    model.devices.pick([lights[0]], True)
     assert model.notices.texts[0].startswith("Reading the resources of light-0: ")
 
 
@@ -276,18 +380,18 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     bench.deregister(lights[2])
     model = previewed(new_model([*lights, other, "f" * 32]))
     assert states(model) == [
-        ("sensor", WriteState.REFUSED),
-        ("f" * 32, WriteState.REFUSED),
-        ("light-1", WriteState.SKIPPED),
-        ("light-2", WriteState.SKIPPED),
-        ("light-0", WriteState.PLANNED),
+        ("light-0", Mark.TO_WRITE),
+        ("light-1", Mark.SKIPPED),
+        ("light-2", Mark.SKIPPED),
+        ("sensor", Mark.REFUSED),
+        ("f" * 32, Mark.REFUSED),
     ]
     told = reasons(model)
     assert "has no resource" in told["sensor"]
     assert "no such device" in told["f" * 32]
     assert told["light-1"].startswith("it has this value, reported at 2026-")
     assert told["light-2"] == "the device is not registered"
-    assert [(row.before, row.wanted) for row in model.rows[::4]] == [("no value yet", "40 %"), ("10 %", "40 %")]
+    assert [(row.before, row.wanted) for row in model.rows[::4]] == [("10 %", "40 %"), ("no value yet", "40 %")]
     assert model.status_text == "Preview: 1 to write, 2 skipped, 2 refused. Nothing was sent yet."
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
@@ -303,10 +407,11 @@ def sleepers(bench):
 def test_a_preview_tells_who_sleeps_how_long_a_write_waits_and_what_cannot_be_undone(new_model, lights, sleepers):
     model = previewed(new_model([*sleepers, *lights[:1]]))
     assert [(row.device, row.waits, row.undo) for row in model.rows] == [
+        ("light-0", "60 s", "yes"),
         ("sleeper-0", "3 days", "no"),
         ("sleeper-1", "3 days", "no"),
-        ("light-0", "60 s", "yes"),
     ]
+    assert reasons(model)["light-0"] == "goes first"
     assert "sleeps and takes it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
     assert model.status_text == (
         "Preview: 3 to write. 2 cannot be undone. 2 devices sleep and take it at their next contact, within 3 days."
@@ -317,7 +422,7 @@ def test_a_preview_tells_who_sleeps_how_long_a_write_waits_and_what_cannot_be_un
 def test_what_sleeps_is_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, bench, lights, sleepers):
     model = previewed(new_model([*sleepers, *lights[:1]]))
     model.apply()
-    assert (model.counts[WriteState.ASLEEP], model.counts[WriteState.SUCCESS]) == (2, 1)
+    assert (model.counts[Mark.ASLEEP], model.counts[Mark.SUCCESS]) == (2, 1)
     assert model.status_text.startswith(
         "Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at their"
     )
@@ -326,7 +431,7 @@ def test_what_sleeps_is_counted_apart_and_its_answer_is_seen_when_it_comes(new_m
     for request in model.plan.requests:
         model.take([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
     model.tick()
-    assert model.counts[WriteState.SUCCESS] == 3
+    assert model.counts[Mark.SUCCESS] == 3
     assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
 
 
@@ -335,16 +440,37 @@ def test_where_all_sleep_the_preview_says_that_none_is_first_and_apply_writes(ne
     assert {row.waits for row in model.rows} == {"60 min"}
     assert "next contact, within 60 min. None is awake, so none is written to first." in model.status_text
     model.apply()
-    assert model.counts[WriteState.ASLEEP] == 2
+    assert model.counts[Mark.ASLEEP] == 2
     assert model.notices.texts == []
 
 
-def test_what_is_read_only_is_refused_in_the_preview(new_model, lights):
-    model = previewed(new_model(lights), TEMPERATURE, 3.0)
-    assert model.counts[WriteState.REFUSED] == 3
-    assert "cannot be written" in model.rows[0].reason
-    assert model.rows[0].wanted == "3.0"
-    assert not model.can_apply
+def test_what_will_be_written_is_shown_first_whatever_is_refused(new_model, bench):
+    """500 devices of which 417 cannot take it: the 83 others are on top, alone where people want that, and written."""
+    ids = [bench.add_device(f"sensor-{number:03}") for number in range(417)]
+    ids += [bench.add_device(f"light-{number:02}", RESOURCES[:1]) for number in range(83)]
+    model = previewed(new_model(ids, path=LEVEL, limits=Limits(canary=2)))
+    assert model.status_text.startswith("Preview: 83 to write, 417 refused.")
+    assert [row.mark for row in model.rows] == [Mark.TO_WRITE] * 83 + [Mark.REFUSED] * 417
+    assert [row.device for row in model.rows if "goes first" in row.reason] == ["light-00", "light-01"]
+    model.show(Mark.REFUSED)
+    assert {row.device[:6] for row in model.rows} == {"sensor"}
+    assert model.counts[Mark.TO_WRITE] == 83
+    model.show(Mark.TO_WRITE)
+    assert len(model.rows) == 83
+    model.apply()
+    # What was chosen to be shown is another thing now.
+    assert (model.shown, len(model.rows)) == (None, 500)
+    assert [row.mark for row in model.rows[:83]] == [Mark.SUCCESS] * 83
+    assert model.progress == (83, 83, Tone.GOOD)
+
+
+def test_a_preview_that_is_refused_whole_is_told_and_cannot_be_applied(new_model, bench):
+    model = previewed(new_model([bench.add_device("sensor")]))
+    assert model.status_text == "Preview: 1 refused. Nothing was sent yet."
+    assert (model.can_apply, model.progress) == (False, (0, 0, Tone.NOTE))
+    model.apply()
+    assert model.notices.texts == ["Nothing was sent: make a preview of this input first"]
+    assert model.result.empty
 
 
 def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
@@ -355,8 +481,8 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
     model.preview()
     assert model.can_apply
     for change in (
-        lambda: model.value.enter(41),
-        lambda: model.devices.pick(lights[0], False),
+        lambda: model.value.enter("41"),
+        lambda: model.devices.pick([lights[0]], False),
         lambda: model.value.choose_path(SWITCH),
     ):
         change()
@@ -371,23 +497,29 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
 
 def test_an_input_that_is_as_it_was_fits_again(new_model, lights):
     model = previewed(new_model(lights))
-    model.value.enter(41)
-    model.value.enter(40)
+    model.value.enter("41")
+    model.value.enter("40")
     assert model.can_apply
 
 
 def test_true_is_not_one(new_model, lights):
     model = previewed(new_model(lights), SWITCH, True)
-    model.value.enter(1)
+    model.value.enter("1")
     assert not model.can_apply
 
 
-def test_an_older_preview_that_comes_later_is_not_shown(client, lights, later):
+@pytest.fixture
+def later_model(client, lights, later):
+    """One that has its devices, and whose next calls are made when it is told so."""
     model = WriteModel(client, lights, later)
     model.devices.load()
     later.make_all()
-    previewed(model, LEVEL, 40)
-    previewed(model, LEVEL, 50)
+    return model
+
+
+def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
+    model = previewed(later_model, LEVEL, "40")
+    previewed(model, LEVEL, "50")
     assert model.stage is Stage.CHECKING
     later.make(1)
     later.make()
@@ -395,50 +527,33 @@ def test_an_older_preview_that_comes_later_is_not_shown(client, lights, later):
     assert model.can_apply
 
 
-def test_an_input_that_changes_while_it_is_looked_at_makes_the_preview_old(client, lights, later):
-    model = WriteModel(client, lights, later)
-    model.devices.load()
-    later.make_all()
-    previewed(model)
-    model.value.enter(41)
+def test_an_input_that_changes_while_it_is_looked_at_makes_the_preview_old(later_model, later):
+    model = previewed(later_model)
+    model.value.enter("41")
     later.make_all()
     assert model.is_old
     assert not model.can_apply
 
 
 def test_a_preview_that_fails_is_told_and_may_be_made_again(new_model, mirror, lights):
-    class Cut(httpx.BaseTransport):
-        is_cut = False
+    def fail_when_cut(request):
+        if is_cut:
+            raise httpx.ConnectError("cut", request=request)
 
-        def handle_request(self, request):
-            if self.is_cut:
-                raise httpx.ConnectError("cut", request=request)
-            return mirror.transport.handle_request(request)
-
-    transport = Cut()
-    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
-        client._sender._sleep = lambda _: None
+    is_cut = False
+    cut = Between(mirror, before=fail_when_cut)
+    with MirrorClient("http://mirror.localhost", mirror.new_key(), transport=cut) as client:
+        pause_in_no_time(client)
         model = WriteModel(client, lights)
         model.devices.load()
-        transport.is_cut = True
+        is_cut = True
         previewed(model)
         assert model.stage is Stage.INPUT
         assert model.notices.texts[0].startswith("The preview: ")
-        transport.is_cut = False
+        is_cut = False
         model.preview()
         assert model.notices.texts == []
         assert model.can_apply
-
-
-def test_a_long_preview_is_shown_in_pages(new_model, bench):
-    for number in range(ROWS_SHOWN + 2):
-        bench.add_device(f"light-{number:02}", RESOURCES)
-    model = new_model()
-    model.devices.pick_found(True)
-    previewed(model)
-    assert len(model.rows) == ROWS_SHOWN
-    model.turn_page(1)
-    assert [row.device for row in model.rows] == ["light-12", "light-13"]
 
 
 # Writing
@@ -453,9 +568,9 @@ def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
     assert model.stage is Stage.ENDED
     assert model.result["status"].tolist() == ["success", "failure", "success"]
     assert states(model) == [
-        ("light-0", WriteState.SUCCESS),
-        ("light-1", WriteState.FAILURE),
-        ("light-2", WriteState.SUCCESS),
+        ("light-0", Mark.SUCCESS),
+        ("light-1", Mark.FAILED),
+        ("light-2", Mark.SUCCESS),
     ]
     assert reasons(model)["light-1"] == "REJECTED: the device refused; its own log may say why"
     assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
@@ -468,7 +583,7 @@ def test_the_first_device_has_to_succeed_before_any_other_is_written_to(new_mode
     bench.set_answer(lights[0], "reject")
     model = previewed(new_model(lights))
     model.apply()
-    assert [state for _, state in states(model)] == [WriteState.FAILURE, WriteState.UNSENT, WriteState.UNSENT]
+    assert [state for _, state in states(model)] == [Mark.FAILED, Mark.UNSENT, Mark.UNSENT]
     assert model.status_text.startswith("Ended early, because the first write, to /3311/0/5851 of light-0, is failure")
 
 
@@ -496,7 +611,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
         model.tick()
         return [state for _, state in states(model)] == list(wanted) and (model.version > version or not outcomes)
 
-    until(lambda: shown(WriteState.SUCCESS, WriteState.PENDING, WriteState.SUCCESS))
+    until(lambda: shown(Mark.SUCCESS, Mark.PENDING, Mark.SUCCESS))
     assert model.status_text == "Writing: 2 of 3 writes ended, 2 with success"
     model.preview()
     assert model.stage is Stage.WRITING
@@ -513,15 +628,12 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
     is_apart = False
     model.take([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
     model.tick()
-    assert [state for _, state in states(model)] == [WriteState.SUCCESS] * 3
+    assert [state for _, state in states(model)] == [Mark.SUCCESS] * 3
     assert model.result["status"].tolist() == ["success"] * 3
 
 
-def test_a_stop_before_the_plan_has_begun_is_not_lost(client, bench, lights, later):
-    model = WriteModel(client, lights, later)
-    model.devices.load()
-    later.make_all()
-    previewed(model)
+def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, bench, lights, later):
+    model = previewed(later_model)
     later.make_all()
     bench.set_online(lights[0], False)
     model.apply()
@@ -535,7 +647,7 @@ def test_a_stop_before_the_plan_has_begun_is_not_lost(client, bench, lights, lat
 
     until(is_over)
     assert model.status_text.startswith("Stopped: 0 of 3 writes ended")
-    assert WriteState.SUCCESS not in dict(states(model)).values()
+    assert Mark.SUCCESS not in dict(states(model)).values()
 
 
 def test_a_key_that_may_not_write_is_told(mirror, lights):
@@ -545,20 +657,34 @@ def test_a_key_that_may_not_write_is_told(mirror, lights):
         previewed(model).apply()
         assert model.stage is Stage.ENDED
         assert model.notices.texts[0].startswith("Writing ended: 403 access_denied")
-        assert {state for _, state in states(model)} == {WriteState.UNSENT}
+        assert {state for _, state in states(model)} == {Mark.UNSENT}
         assert not model.can_undo
+
+
+def test_a_device_that_is_gone_since_the_preview_fails_alone(new_model, mirror, lights):
+    model = previewed(new_model(lights, limits=Limits(canary=0)))
+    mirror.services.database.write(lambda session: erase_device(session, lights[0]))
+    model.apply()
+    assert states(model) == [
+        ("light-0", Mark.FAILED),
+        ("light-1", Mark.SUCCESS),
+        ("light-2", Mark.SUCCESS),
+    ]
+    assert "the service refused it" in reasons(model)["light-0"]
+    assert model.progress == (3, 3, Tone.WARN)
+    assert "Reading the resources of light-0: 404" in model.notices.texts[0]
 
 
 def test_devices_that_are_not_registered_are_written_to_on_request(new_model, bench, lights):
     bench.deregister(lights[0])
     model = previewed(new_model(lights[:1], limits=Limits(include_offline=True)))
-    assert states(model) == [("light-0", WriteState.PLANNED)]
+    assert states(model) == [("light-0", Mark.TO_WRITE)]
     assert reasons(model)["light-0"] == "the device is not registered"
     timer = threading.Timer(0.3, lambda: bench.register(lights[0]))
     timer.start()
     model.apply()
     timer.join()
-    assert states(model) == [("light-0", WriteState.SUCCESS)]
+    assert states(model) == [("light-0", Mark.SUCCESS)]
 
 
 def test_limits_are_told_in_words():
@@ -589,11 +715,22 @@ def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, l
     assert {row.wanted for row in model.rows} == {"40 %"}
 
 
+def test_undo_asked_for_twice_is_one_way_back(new_model, client, lights):
+    model = previewed(new_model(lights))
+    model.apply()
+    model.preview_undo()
+    model.preview_undo()
+    assert (model.to_write, model.is_way_back) == (3, True)
+    model.apply()
+    assert client.read_value(lights[0], LEVEL) == 10
+    assert not model.can_apply
+
+
 def test_the_way_back_is_dropped_when_the_input_changes(new_model, client, lights):
     model = previewed(new_model(lights))
     model.apply()
     model.preview_undo()
-    model.value.enter(77)
+    model.value.enter("77")
     assert not model.can_apply
     model.apply()
     assert client.read_value(lights[0], LEVEL) == 40
@@ -615,7 +752,7 @@ def test_what_had_no_value_before_is_refused_on_the_way_back(new_model, lights):
     assert model.rows[0].before == "no value yet"
     model.apply()
     model.preview_undo()
-    assert states(model) == [("light-0", WriteState.REFUSED)]
+    assert states(model) == [("light-0", Mark.REFUSED)]
     assert "nothing was reported before" in model.rows[0].reason
     assert model.rows[0].wanted == ""
     assert not model.can_apply

@@ -1,4 +1,4 @@
-"""The pure core: the desired table, messages, retention, callbacks, the manual clock."""
+"""The pure core: commands, the desired table, messages, refusals, retention, callbacks, the manual clock."""
 
 import dataclasses
 import itertools
@@ -11,15 +11,68 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.clock import ManualClock
-from mirror_server.core import desired
+from mirror_server.core import commands, desired, events
 from mirror_server.core.callbacks import delay_seconds, is_given_up
+from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.desired import TRANSITIONS, DesiredEvent, IllegalTransition
-from mirror_server.core.instants import from_datetime, to_datetime
+from mirror_server.core.errors import Refusal, other_channel, unknown_device
+from mirror_server.core.instants import after_seconds, from_datetime, to_datetime
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
 from mirror_server.core.retention import months_before
 from mirror_server.service.housekeeping import Deadline
 
 INSTANTS = st.integers(0, 4_000_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "queue_mode", "seconds"),
+    [(None, False, 2 * 3600), (None, True, 3 * 86400), (1, False, 1), (60, True, 60)],
+)
+def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_that_sleeps(asked, queue_mode, seconds):
+    assert commands.expires_at(5, asked, queue_mode=queue_mode) == 5 + seconds * 1000
+
+
+@pytest.mark.parametrize(
+    ("asked", "queue_mode", "retries"), [(None, False, 0), (None, True, 2), (0, True, 0), (10, False, 10)]
+)
+def test_an_attempt_is_repeated_as_often_as_asked_else_never_or_twice_for_a_device_that_sleeps(
+    asked, queue_mode, retries
+):
+    assert commands.retries(asked, queue_mode=queue_mode) == retries
+
+
+@pytest.mark.parametrize(
+    ("failed_before", "now", "may"), [(0, 9, True), (1, 9, True), (2, 9, False), (1, 10, False), (3, 11, False)]
+)
+def test_another_attempt_needs_a_retry_and_time_that_are_left(failed_before, now, may):
+    command = Command(1, "a", "x", "d", CommandRequest("GET", "/3/0/0"), 0, 10, retries=2, attempts=failed_before)
+    assert commands.may_try_again(command, now) is may
+
+
+def test_what_sets_a_desired_value_is_a_put_that_sets_no_notification_rules():
+    assert CommandRequest("PUT", "/3311/0/5850", payload=b"1").is_write
+    assert not CommandRequest("PUT", "/3311/0/5850", query="pmin=5").is_write
+    assert not any(CommandRequest(method, "/3/0/4").is_write for method in ("GET", "POST"))
+
+
+def test_an_async_id_stands_for_its_request_for_a_day():
+    assert commands.ASYNC_ID_SECONDS == 86_400
+
+
+def test_a_refusal_says_what_is_wrong_with_which_field_and_its_message_is_its_text():
+    refusal = Refusal.of_field("limit", "not above 1000", reason="WORD")
+    assert (refusal.code, refusal.reason, refusal.fields) == (400, "WORD", (("limit", "not above 1000"),))
+    assert str(refusal) == refusal.message == "limit: not above 1000"
+    assert (Refusal(503, "wait").fields, Refusal(503, "wait", retry_after_seconds=4).retry_after_seconds) == ((), 4)
+
+
+def test_the_public_error_words_stand_in_the_refusals_that_have_one():
+    assert (unknown_device("d").code, unknown_device("d").reason) == (404, "DEVICE_NOT_FOUND")
+    assert "'d'" in unknown_device("d").message
+    other = other_channel("a webhook", "DELETE /v2/notification/callback")
+    assert (other.code, other.reason) == (400, "OTHER_CHANNEL")
+    assert other.message.startswith("this key has a webhook, ")
+    assert "DELETE /v2/notification/callback" in other.message
 
 
 class DesiredMachine(RuleBasedStateMachine):
@@ -87,16 +140,33 @@ def test_a_pair_that_is_not_in_the_table_raises(status, event):
 
 
 def test_the_diagram_has_a_line_for_each_row():
-    assert len(desired.diagram().splitlines()) == 1 + len(TRANSITIONS)
+    title, first, *others = desired.diagram().splitlines()
+    assert (title, first) == ("stateDiagram-v2", "    [*] --> pending: write accepted (202)")
+    assert "    pending --> failure: device rejects, or the command expires" in others
+    assert len(others) == len(TRANSITIONS) - 1
+
+
+def test_an_illegal_transition_names_the_event_and_the_status():
+    for status, told in ((None, "None"), (DesiredStatus.SUCCESS, "SUCCESS")):
+        with pytest.raises(IllegalTransition, match=f"WRITE_FAILED in status {told}"):
+            desired.next_status(status, DesiredEvent.WRITE_FAILED)
+
+
+def test_a_write_that_ended_before_any_was_placed_changes_nothing():
+    assert desired.write_finished(None, command_id=1, category=None, at=1) is None
 
 
 def response(seq, status):
     return LogEntry(seq, "async-responses", {"id": str(seq), "status": status, "uid": "u", "timestamp": 1}, 1)
 
 
-@given(st.lists(st.sampled_from([200, 404, 500, 503, 504]), max_size=20))
-def test_every_entry_is_in_one_message_in_order_and_a_server_error_alone(statuses):
-    entries = [response(seq, status) for seq, status in enumerate(statuses, 1)]
+def is_server_error(entry):
+    return entry.body.get("status", 0) >= 500
+
+
+@given(st.lists(st.sampled_from([None, 200, 404, 499, 500, 504]), max_size=20))
+def test_every_entry_is_in_one_message_in_order_and_only_a_server_error_alone(statuses):
+    entries = [response(seq, status) if status else NOTIFICATION for seq, status in enumerate(statuses, 1)]
     messages = []
     rest = entries
     while rest:
@@ -105,7 +175,52 @@ def test_every_entry_is_in_one_message_in_order_and_a_server_error_alone(statuse
         messages.append(message)
         rest = rest[len(message) :]
     assert [entry for message in messages for entry in message] == entries
-    assert all(len(message) == 1 or all(e.body["status"] < 500 for e in message) for message in messages)
+    assert all(len(message) == 1 for message in messages if any(map(is_server_error, message)))
+    assert all(is_server_error(a[0]) or is_server_error(b[0]) for a, b in itertools.pairwise(messages))
+
+
+def test_an_async_response_has_an_error_only_where_it_failed_and_a_content_type_only_with_a_payload():
+    of_all = {"async_id": "a", "device_id": "d", "endpoint_name": "n", "path": "/3/0/4", "at": 7}
+    where = {"timestamp": 7, "ep": "d", "original-ep": "n", "path": "/3/0/4"}
+    read = {"payload": b"3.31", "content_type": "text/plain", "max_age_seconds": None}
+    nothing = {"payload": b"", "content_type": None, "max_age_seconds": 60}
+    told = {"id": "a", "status": 200, "payload": "My4zMQ==", "ct": "text/plain", "max-age": 0}
+    assert events.async_response(**of_all, **read, status=200, category=None) == told | where
+    failed = {"id": "a", "status": 504, "error": "TIMEOUT", "payload": ""}
+    assert events.async_response(**of_all, **nothing, status=504, category="TIMEOUT") == failed | where
+    kept = events.async_response(**of_all, **read | {"max_age_seconds": 60}, status=200, category=None)
+    assert kept["max-age"] == 60
+
+
+def test_an_observation_has_the_devices_time_and_a_number_for_its_age():
+    told = {"device_id": "d", "endpoint_name": "n", "path": "/3303/0/5700", "payload": b"406", "changed_at": 7}
+    for seconds, age in ((None, 0), (60, 60)):
+        assert events.notification(**told, content_type="text/plain", max_age_seconds=seconds) == {
+            "ep": "d",
+            "path": "/3303/0/5700",
+            "ct": "text/plain",
+            "payload": "NDA2",
+            "max-age": age,
+            "timestamp": 7,
+            "original-ep": "n",
+        }
+
+
+def test_a_registration_lists_its_resources_and_a_device_that_left_is_named():
+    resources = [("/3303/0/5700", "temperature", "text/plain", True), ("/3/0/4", "", "", False)]
+    named = {"device_id": "d", "endpoint_name": "n", "at": 7}
+    assert events.registration(**named, endpoint_type="Light", queue_mode=True, resources=resources) == {
+        "ep": "d",
+        "original-ep": "n",
+        "ept": "Light",
+        "q": True,
+        "timestamp": 7,
+        "resources": [
+            {"path": "/3303/0/5700", "rt": "temperature", "ct": "text/plain", "obs": True},
+            {"path": "/3/0/4", "rt": "", "ct": "", "obs": False},
+        ],
+    }
+    assert events.leaving(**named) == {"ep": "d", "original-ep": "n", "timestamp": 7}
 
 
 OF_A_DEVICE = {"ep": "d", "original-ep": "n", "uid": "u", "timestamp": 1}
@@ -143,9 +258,10 @@ ALL_EXTRAS = [Extras(*chosen) for chosen in itertools.product([False, True], rep
     ],
 )
 def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, registration, response):
-    message = compose([NOTIFICATION, REGISTRATION, RESPONSE], extras)
+    update = dataclasses.replace(REGISTRATION, kind="reg-updates")
+    message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
     assert set(message["notifications"][0]) == notification
-    assert set(message["registrations"][0]) == registration
+    assert set(message["registrations"][0]) == set(message["reg-updates"][0]) == registration
     assert set(message["async-responses"][0]) == response
 
 
@@ -161,8 +277,9 @@ def test_a_message_carries_the_extras_that_were_asked_for(extras, notification, 
         (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
     ],
 )
-def test_a_device_that_left_is_its_id_or_an_object(extras, leaving):
-    assert compose([LEAVING], extras)["de-registrations"] == [leaving]
+def test_a_device_that_left_or_expired_is_its_id_or_an_object(extras, leaving):
+    for kind in ("de-registrations", "registrations-expired"):
+        assert compose([dataclasses.replace(LEAVING, kind=kind)], extras) == {kind: [leaving]}
 
 
 @pytest.mark.parametrize("extras", ALL_EXTRAS)
@@ -197,9 +314,17 @@ def test_instants_round_trip_and_six_months_are_half_a_year(instant):
         assert 181 <= (instant - months_before(instant)) / 86_400_000 <= 184
 
 
+def test_an_instant_is_whole_milliseconds_since_1970_however_many_seconds_are_added():
+    for seconds, later in ((0.25, 250), (0.0004, 0), (0.0006, 1), (-0.5, -500)):
+        assert (after_seconds(5, seconds), type(after_seconds(5, seconds))) == (5 + later, int)
+    assert to_datetime(1) == datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
+    at = datetime(2026, 7, 5, 8, 0, 0, 1999, tzinfo=UTC)
+    assert to_datetime(from_datetime(at)) == at.replace(microsecond=1000)
+
+
 def test_callbacks_are_repeated_after_1_2_4_to_120_seconds():
     assert [delay_seconds(failures) for failures in range(1, 10)] == [1, 2, 4, 8, 16, 32, 64, 120, 120]
-    assert delay_seconds(10**9) == 120
+    assert delay_seconds(10**18) == 120
     assert not is_given_up(0, 24 * 3600 * 1000 - 1)
     assert is_given_up(0, 24 * 3600 * 1000)
 

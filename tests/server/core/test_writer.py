@@ -9,8 +9,9 @@ from pathlib import Path
 import databases
 import pytest
 
-from mirror_server.store import checkpoints, devices, settings
+from mirror_server.store import devices, settings
 from mirror_server.store.database import Database
+from mirror_server.store.sqlite import checkpoints
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ CHECKS = [
     response_schema_conformance,
     response_headers_conformance,
 ]
-FOR_PEOPLE = {("get", routes.PAGE), ("get", routes.PAGE_FILE)}
+FOR_PEOPLE = {("get", path) for path in (routes.PAGE, routes.PAGE_FILE, routes.REFERENCE, routes.REFERENCE_FILE)}
 FUZZED = sorted(OPERATIONS.keys() - FOR_PEOPLE)
 TEXT_LISTS = {f"{name}__{test}" for name in ("id", "name", "endpoint_name", "endpoint_type") for test in ("in", "nin")}
 """Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
@@ -59,7 +59,7 @@ def nothing_is_held_open_or_called(monkeypatch):
     async def take(*_):
         """The URLs of webhooks could lead anywhere."""
 
-    monkeypatch.setattr("mirror_server.callout.Caller.put", take)
+    monkeypatch.setattr("mirror_server.notifications.outbound.Caller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
     monkeypatch.setattr("mirror_server.views.event_stream._LONGEST_SECONDS", 0)
 

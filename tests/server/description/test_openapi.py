@@ -1,5 +1,6 @@
 """The description against the app, the examples and the rules of OpenAPI."""
 
+import importlib
 import re
 
 import jsonschema
@@ -10,7 +11,7 @@ from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.arrow import stream
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 METHODS = {"get", "put", "post", "patch", "delete"}
 
@@ -100,14 +101,8 @@ def test_what_is_not_of_the_public_api_is_marked(document):
     assert {("get", routes.DEVICE_OBJECT), ("post", routes.DEVICE_REQUESTS)}.isdisjoint(extensions)
 
 
-def test_a_server_without_a_bench_describes_none(server, tmp_path):
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    plain = type(server)(folder, simulate=None)
-    try:
-        paths = plain.call(None, "GET", "/openapi.json").json["paths"]
-    finally:
-        plain.services.close()
+def test_a_server_without_a_bench_describes_none(new_server):
+    paths = new_server(simulate=None).call(None, "GET", "/openapi.json").json["paths"]
     assert routes.DEVICE_OBJECT in paths
     assert not [path for path in paths if path.startswith("/sim/")]
 
@@ -157,3 +152,9 @@ def test_it_tells_the_kind_of_every_error(shared_server, document):
     refused = shared_server.call(shared_server.key(), "GET", routes.SNAPSHOT, headers={"Accept": "text/csv"})
     example = document["components"]["responses"]["406"]["content"]["application/json"]["example"]
     assert (refused.status_code, refused.json["type"]) == (406, example["type"])
+
+
+def test_each_view_is_the_function_of_its_module_that_its_endpoint_names(shared_server):
+    for endpoint, view in shared_server.app.view_functions.items():
+        part, _, name = endpoint.partition(".")
+        assert view is getattr(importlib.import_module(f"mirror_server.views.{part}"), name), endpoint

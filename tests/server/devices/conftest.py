@@ -12,10 +12,10 @@ import pytest
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.devices.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.fleet import Heard
 from mirror_server.devices.link import Answer, DeviceCommand, IntroducedResource, Observation, Observe, Registration
-from mirror_server.devices.simulator import Simulator
+from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
+from mirror_server.devices.simulator.fleet import LastObserved
+from mirror_server.devices.simulator.simulator import Simulator
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 
@@ -32,7 +32,7 @@ class ServiceDiary:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.entries: list[tuple[str, Instant, Any]] = []
-        self.heard: dict[tuple[str, str], Heard] = {}
+        self.heard: dict[tuple[str, str], LastObserved] = {}
         self.on_contact: Callable[[str], None] = lambda device_id: None
 
     def write(self, name: str, what: Any) -> None:
@@ -63,7 +63,7 @@ class ServiceDiary:
         return _done()
 
     def note_heard(self, device_id: str, path: str, text: str) -> None:
-        self.heard[device_id, path] = Heard(device_id, path, text, self._clock.now())
+        self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
 
     def all(self, name: str) -> list[Any]:
         return [what for entry, _, what in self.entries if entry == name]
@@ -93,7 +93,7 @@ class DocumentShelf:
     def load(self) -> dict[str, str]:
         return dict(self.documents)
 
-    def heard(self) -> list[Heard]:
+    def last_observed(self) -> list[LastObserved]:
         return list(self._diary.heard.values())
 
     def save(self, documents: Mapping[str, str]) -> None:

@@ -6,14 +6,12 @@ import re
 import pytest
 
 from mirror_sdk.wire.bench import BenchDevice, BenchResource
-from mirror_server.devices.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.kinds import KINDS
 from mirror_server.devices.link import IntroducedResource, Observe, Read, Registration
-from mirror_server.devices.simulator import BenchRefused, UnknownSimulatedDevice
+from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, SimulatedState
+from mirror_server.devices.simulator.kinds import KINDS
 
 TEMPERATURE = "/3303/0/5700"
 DOOR = "/3200/0/5500"
-NOBODY = "0" * 32
 
 
 def test_a_state_has_the_fields_of_the_wire():
@@ -112,23 +110,6 @@ def test_a_seeded_device_passes_over_a_name_that_is_taken(world):
     states = world.simulator.list_states()
     assert sorted(state.endpoint_name for state in states) == ["light-01", "thermometer-01", "weather-station-01"]
     assert world.id_of("thermometer-01") == added
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        lambda simulator: simulator.set_behaviour(NOBODY, online=False),
-        lambda simulator: simulator.set_value(NOBODY, TEMPERATURE, value="1"),
-        lambda simulator: simulator.remove_resource(NOBODY, TEMPERATURE),
-        lambda simulator: simulator.register(NOBODY),
-        lambda simulator: simulator.update(NOBODY),
-        lambda simulator: simulator.deregister(NOBODY),
-    ],
-)
-def test_an_unknown_device_is_said_to_be_unknown(world, operation):
-    with pytest.raises(UnknownSimulatedDevice, match=NOBODY) as error:
-        operation(world.simulator)
-    assert error.value.device_id == NOBODY
 
 
 def test_an_observed_value_that_the_device_changes_is_sent(world):
@@ -237,20 +218,6 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     assert refusal.value.field == "path"
 
 
-def test_flags_change_and_others_stay(world):
-    device_id = world.add(temperature={"value": "20", "observable": True})
-    world.simulator.set_value(device_id, TEMPERATURE, writable=True)
-    (resource,) = world.state(device_id).resources
-    assert resource == SimulatedResource(TEMPERATURE, "20", observable=True, writable=True)
-
-
-def test_a_path_must_be_a_resource_path(world):
-    device_id = world.add()
-    with pytest.raises(BenchRefused, match="/3303/0/5700") as refusal:
-        world.simulator.set_value(device_id, "3303/0", value="1")
-    assert refusal.value.field == "path"
-
-
 @pytest.mark.parametrize("leave_and_return", [["register"], ["deregister", "register"]])
 def test_a_full_registration_ends_observations(world, leave_and_return):
     device_id = world.add(temperature={"value": "20"}, door={"value": "0", "auto_observable": True})
@@ -274,24 +241,6 @@ def test_a_deregistered_device_is_gone_until_it_registers(world):
     world.simulator.register(device_id)
     assert world.diary.names()[2:] == ["registered", "observed"]
     assert world.simulator.is_reachable(device_id)
-
-
-@pytest.mark.parametrize("operation", ["register", "update", "deregister"])
-def test_an_offline_device_cannot_speak(world, operation):
-    device_id = world.add()
-    world.simulator.set_behaviour(device_id, online=False)
-    with pytest.raises(BenchRefused) as refusal:
-        getattr(world.simulator, operation)(device_id)
-    assert refusal.value.field == "online"
-
-
-@pytest.mark.parametrize("operation", ["update", "deregister"])
-def test_a_device_that_is_not_registered_must_register_first(world, operation):
-    device_id = world.add()
-    world.simulator.deregister(device_id)
-    with pytest.raises(BenchRefused) as refusal:
-        getattr(world.simulator, operation)(device_id)
-    assert refusal.value.field == "registered"
 
 
 def test_a_service_that_asks_while_it_is_told_gets_its_answer(world):

@@ -3,10 +3,10 @@ from __future__ import annotations
 import threading
 
 from mirror_server.clock import SystemClock
-from mirror_server.devices.bench import SimulatedResource
 from mirror_server.devices.link import Outcome, Read
-from mirror_server.devices.outbox import Outbox
-from mirror_server.devices.simulator import Simulator
+from mirror_server.devices.simulator.bench import SimulatedResource
+from mirror_server.devices.simulator.outbox import Outbox
+from mirror_server.devices.simulator.simulator import Simulator
 
 TEMPERATURE = "/3303/0/5700"
 WAIT_SECONDS = 10
@@ -23,41 +23,41 @@ def _run(*actions) -> None:
 
 def test_calls_are_made_in_order_although_another_thread_added_them():
     outbox, said = Outbox(), []
-    speaking, added = threading.Event(), threading.Event()
+    calling, added = threading.Event(), threading.Event()
 
     def slow() -> None:
-        speaking.set()
+        calling.set()
         assert added.wait(WAIT_SECONDS)
         said.append("first")
 
     def first() -> None:
         outbox.add([slow])
-        outbox.speak()
+        outbox.drain()
 
     def second() -> None:
-        assert speaking.wait(WAIT_SECONDS)
+        assert calling.wait(WAIT_SECONDS)
         number = outbox.add([lambda: said.append("second")])
-        outbox.speak()
+        outbox.drain()
         assert said == []
         added.set()
-        outbox.wait_until_told(number)
+        outbox.wait_until_called(number)
         assert said == ["first", "second"]
 
     _run(first, second)
     assert said == ["first", "second"]
 
 
-def test_a_call_that_speaks_itself_does_not_wait_for_itself(caplog):
+def test_a_call_that_drains_itself_does_not_wait_for_itself(caplog):
     outbox, said = Outbox(), []
 
     def nested() -> None:
         number = outbox.add([lambda: said.append("inner")])
-        outbox.speak()
-        outbox.wait_until_told(number)
+        outbox.drain()
+        outbox.wait_until_called(number)
         said.append("outer")
 
     outbox.add([nested])
-    outbox.speak()
+    outbox.drain()
     assert said == ["outer", "inner"]
     assert caplog.records == []  # a wait that ran out is logged
 
@@ -65,8 +65,8 @@ def test_a_call_that_speaks_itself_does_not_wait_for_itself(caplog):
 def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
     outbox, said = Outbox(), []
     number = outbox.add([lambda: 1 / 0, lambda: said.append("next")])
-    outbox.speak()
-    outbox.wait_until_told(number)
+    outbox.drain()
+    outbox.wait_until_called(number)
     assert said == ["next"]
     assert "ZeroDivisionError" in caplog.text
 

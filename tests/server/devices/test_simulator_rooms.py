@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server.devices import models
-from mirror_server.devices.device import SimulatedDevice, seeded_device
 from mirror_server.devices.link import Content, Observe, Outcome, Write
-from mirror_server.devices.models import Setting
+from mirror_server.devices.simulator import models
+from mirror_server.devices.simulator.device import SimulatedDevice, seeded_device
+from mirror_server.devices.simulator.models import Setting
 
 TEMPERATURE = "/3303/0/5700"
 SET_POINT = "/3308/0/5900"

@@ -7,10 +7,9 @@ import asyncio
 import httpx
 import pytest
 
-from mirror_server.bridge import Bridge
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
+from mirror_server.web.asgi_bridge import Bridge
 
-PAGE = ["/", "/page/page.js", "/page/page.css"]
 PATHS = [
     ("GET", "/v3/devices/{device}/echo", 200),
     ("HEAD", "/v3/devices/{device}/echo", 200),
@@ -59,23 +58,6 @@ def test_a_refused_key_is_told_so_with_them_too(server):
     answer = server.call("wrong", "GET", "/v3/devices")
     assert answer.status_code == 401
     check(answer.headers)
-
-
-def test_a_device_object_that_is_unchanged_is_304_as_before(server):
-    path = f"/v3/devices/{server.device}/echo"
-    tag = server.call(server.all_scopes, "GET", path).headers["ETag"]
-    again = server.call(server.all_scopes, "GET", path, headers={"If-None-Match": tag})
-    assert (again.status_code, again.get_data(), again.headers["ETag"]) == (304, b"", tag)
-    check(again.headers)
-
-
-@pytest.mark.parametrize("path", PAGE)
-def test_files_of_the_page_may_be_kept_and_asked_for_again(server, path):
-    answer = server.call(None, "GET", path)
-    assert answer.headers.getlist("Cache-Control") == ["no-cache"]
-    assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"]
-    again = server.call(None, "GET", path, headers={"If-None-Match": answer.headers["ETag"]})
-    assert again.status_code == 304
 
 
 def test_answers_of_the_event_loop_carry_them_too(server):

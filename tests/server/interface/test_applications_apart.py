@@ -17,16 +17,11 @@ def owner(server):
     key = server.key()
     server.device = server.add_device(key, "d")
     assert server.call(key, "PUT", "/v2/subscriptions", json=RULES).status_code == 202
-    assert server.call(key, "PUT", f"/v2/subscriptions/{server.device}{PATH}").status_code == 200
+    server.subscribe(key, server.device)
     server.set_value(key, server.device, "22.5")
     assert server.place(key, server.device, "mine", "GET", PATH).status_code == 202
     assert server.call(key, "GET", f"{POLL}?hold=0").status_code == 200
     return key
-
-
-@pytest.fixture
-def other(server, owner):
-    return server.key()
 
 
 def belongings(server, owner):
@@ -51,14 +46,13 @@ NOT_SEEN = {
     "subscriptions of a device": ("/v2/subscriptions/{device}", 404, None),
     "a subscription": ("/v2/subscriptions/{device}/3303/0/5700", 404, None),
     "channel": (CHANNEL, 404, None),
-    "webhook": (CALLBACK, 404, None),
     "log by cursor": (f"{POLL}?after=0&hold=0", 204, b""),
     "log by a plain poll": (f"{POLL}?hold=0", 204, b""),
 }
 
 
 @pytest.mark.parametrize(("path", "code", "body"), NOT_SEEN.values(), ids=NOT_SEEN)
-def test_another_application_does_not_see_it(server, other, path, code, body):
+def test_another_application_does_not_see_it(server, owner, other, path, code, body):
     answer = server.call(other, "GET", path.format(device=server.device))
     assert answer.status_code == code
     assert body is None or answer.get_data() == body
@@ -71,7 +65,6 @@ NOT_TOUCHED = {
     "no subscription": ("DELETE", "/v2/subscriptions/{device}/3303/0/5700", {}, 204),
     "no subscriptions of the device": ("DELETE", "/v2/subscriptions/{device}", {}, 204),
     "no poll channel": ("DELETE", POLL, {}, 204),
-    "no webhook": ("DELETE", CALLBACK, {}, 404),
     "its own position": ("GET", f"{POLL}?hold=0", {}, 204),
     "the same async-id": (
         "POST",

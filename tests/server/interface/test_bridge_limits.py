@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from mirror_server.bridge import Bridge
 from mirror_server.store import maintenance
 from mirror_server.views.event_stream import HEARTBEAT
+from mirror_server.web.asgi_bridge import Bridge
 
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=20")
@@ -230,7 +230,7 @@ def test_a_stream_or_snapshot_that_nobody_takes_is_made_no_further(server, path)
 
 
 def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.bridge._LAST_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
     async def check():
         held = await Request(bridge, server.key(), *POLL).begin()
@@ -242,7 +242,7 @@ def test_a_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkey
 
 
 def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
 
     async def check():
         stream = await Request(bridge, server.key(), *STREAM).begin()
@@ -255,7 +255,7 @@ def test_a_quiet_stream_shows_that_it_lives(server, bridge, monkeypatch):
 
 
 def test_a_stream_whose_log_is_gone_ends(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.bridge.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.web.asgi_bridge.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
     app_id = key.split("_")[1]
     server.add_device(key, "d")

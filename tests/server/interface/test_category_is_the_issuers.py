@@ -8,11 +8,12 @@ import pytest
 
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
-from mirror_server import present
 from mirror_server.arrow import stream
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 from mirror_server.store import devices
+from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
+from mirror_server.views import serialize
 from mirror_server.views.event_stream import EventStream
 
 READ_ONLY = "/3303/0/5700"
@@ -23,11 +24,6 @@ SNAPSHOT = "/v3/device-echo"
 
 @pytest.fixture
 def issuer(server):
-    return server.key()
-
-
-@pytest.fixture
-def other(server):
     return server.key()
 
 
@@ -161,8 +157,8 @@ def test_what_was_stored_before_keeps_its_issuer(tmp_path):
     database = Database(url)
     try:
         with database.read() as session:
-            device, resources = devices.find(session, "d"), devices.resources(session, "d")
+            device, resources = devices.find(session, "d"), stored_resources.of_device(session, "d")
     finally:
         database.close()
     assert {row.path: row.desired_app_id for row in resources} == {"/1/0/0": "issuer", "/1/0/1": None}
-    assert b"category" not in present.device_content(device, resources, None)
+    assert b"category" not in serialize.device_content(device, resources, None)

@@ -12,11 +12,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server.bridge import Bridge
 from mirror_server.config import Settings
-from mirror_server.connections import BoundedConnection
-from mirror_server.keys import Scope
-from mirror_server.serve import _allow_connections
+from mirror_server.service.keys import Scope
+from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.connections import BoundedConnection
+from mirror_server.web.serve import _allow_connections
 
 SHORT = 0.05
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -267,7 +267,7 @@ def test_one_connection_too_many_is_told_and_there_is_room_again_when_one_ends(s
 
 
 def test_of_very_many_connections_too_many_some_are_told_nothing(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.connections._MOST_TOLD", 1)
+    monkeypatch.setattr("mirror_server.web.connections._MOST_TOLD", 1)
 
     async def check(served):
         held = [await served.connect()]

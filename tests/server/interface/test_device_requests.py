@@ -78,14 +78,6 @@ def test_another_request_under_the_same_async_id_is_a_conflict(server, key, ligh
     assert server.resource(key, light, SWITCH)["desired"]["value"] == "MQ=="
 
 
-def test_an_async_id_belongs_to_one_application_and_is_free_again_after_a_day(server, key, light):
-    other = server.key()
-    server.place(key, light, "w", "PUT", SWITCH, value="1")
-    assert server.place(other, light, "w", "PUT", SWITCH, value="0").status_code == 202
-    server.advance(key, DAY_SECONDS + 3600)
-    assert server.place(key, light, "w", "PUT", SWITCH, value="0").status_code == 202
-
-
 @pytest.mark.parametrize(
     ("body", "query"),
     [({"expiry_seconds": 60}, ""), ({}, "?expiry-seconds=60"), ({"expiry_seconds": 60}, "?expiry-seconds=60")],
@@ -144,16 +136,15 @@ def test_a_request_that_is_wrong_is_refused_by_field_and_changes_nothing(server,
     assert server.responses(key) == {}
 
 
-def test_what_is_not_json_is_refused_by_its_own_word(server, key, light):
-    answer = server.call(key, "POST", f"/v2/device-requests/{light}", data="{", content_type="application/json")
-    assert (answer.status_code, answer.json["reason"]) == (400, "MALFORMED_JSON_CONTENT")
-
-
-def test_an_unknown_device_is_a_404_and_an_unknown_resource_a_400(server, key, light):
-    unknown = post(server, key, "nobody", READ)
-    assert (unknown.status_code, unknown.json["reason"]) == (404, "DEVICE_NOT_FOUND")
-    missing = post(server, key, light, {"method": "GET", "uri": "/9/9/9"})
-    assert (missing.status_code, missing.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"data": "{", "content_type": "application/json"}, "MALFORMED_JSON_CONTENT"),
+        ({"json": {"method": "GET", "uri": "/9/9/9"}}, "RESOURCE_NOT_FOUND"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_by_its_own_word(server, key, light, refused, options, reason):
+    assert refused(server.call(key, "POST", f"/v2/device-requests/{light}", **options), 400).reason == reason
 
 
 def test_twenty_commands_wait_for_a_device_and_no_more(server, key, light):
@@ -275,7 +266,7 @@ def test_a_value_says_by_what_it_came_and_a_failed_write_why(server, key):
     server.place(key, device, "r", "GET", "/3303/0/5700")
     assert server.resource(key, device, "/3303/0/5700")["reported"]["origin"] == "read"
     assert "subscribed_at" not in server.resource(key, device, "/3303/0/5700")
-    server.call(key, "PUT", f"/v2/subscriptions/{device}/3303/0/5700")
+    server.subscribe(key, device)
     subscribed = server.resource(key, device, "/3303/0/5700")
     assert subscribed["reported"]["origin"] == "subscription"
     assert subscribed["subscribed_at"] == "2026-01-05T08:00:00.000Z"

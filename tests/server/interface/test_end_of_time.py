@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from mirror_server.bench import CLOCK_ENDS_AT, CLOCK_SETTING
-from mirror_server.pacing import Pacing
+from mirror_server.service.bench import CLOCK_ENDS_AT, CLOCK_SETTING
+from mirror_server.service.pacing import Pacing
 from mirror_server.store import settings
 
 DAY_SECONDS = 24 * 3600
@@ -55,7 +55,7 @@ def test_what_ends_after_the_clock_can_be_told(late):
 
 
 def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):
-    monkeypatch.setattr("mirror_server.pacing._TICK_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.service.pacing._TICK_SECONDS", 0)
     refusals = []
     run = late.services.bench.run
 

@@ -15,13 +15,13 @@ from flask import Flask
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 import mirror_server
-from mirror_server.app import MirrorApp
-from mirror_server.bridge import Bridge
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires
+from mirror_server.web.app import MirrorApp
+from mirror_server.web.asgi_bridge import Bridge
 
 ERRORS = {
     "refused": (Refusal(409, "it is there already; take another", reason="THERE"), 409),

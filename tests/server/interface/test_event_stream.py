@@ -30,10 +30,6 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
     assert text.endswith(": still here\n\n")
 
 
-def test_a_stream_without_its_body_is_refused(server, key):
-    assert server.call(key, "HEAD", "/v2/notification/events").status_code == 405
-
-
 def test_of_many_events_a_part_is_taken_at_once(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "_MOST_AT_ONCE", 2)
     for number in range(5):

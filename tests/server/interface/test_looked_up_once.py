@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from mirror_server import keys
 from mirror_server.clock import SystemClock
-from mirror_server.keys import Scope
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.database import Database
 

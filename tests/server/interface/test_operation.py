@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server import keys
 from mirror_server.config import ACCESS_LOG
-from mirror_server.keys import Scope
 from mirror_server.logging_format import configure
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.store import callbacks, logs
 from mirror_server.views.deferred import PARK
 
@@ -234,7 +234,7 @@ def test_without_the_line_of_each_request_failures_are_still_told(server, key, m
     with logged("json", access_log=False) as stream:
         server.call(key, "GET", "/v3/devices")
         assert stream.getvalue() == ""
-        monkeypatch.setattr("mirror_server.views.devices.present.device_object", fail)
+        monkeypatch.setattr("mirror_server.views.devices.serialize.device_object", fail)
         device = server.add_device(key, "d", {"path": "/3303/0/5700", "value": "1"})
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 500
     (line,) = map(json.loads, stream.getvalue().splitlines())

@@ -55,7 +55,7 @@ def test_a_read_after_a_write_has_the_larger_number(server, key, light):
 
 
 def test_the_end_of_a_write_is_a_change_of_its_own(server, key, light):
-    server.call(key, "PUT", f"/v2/subscriptions/{light}{LEVEL}")
+    server.subscribe(key, light, LEVEL)
     server.patch(key, light, online=False)
     server.place(key, light, "write", "PUT", LEVEL, value="40")
     reported, issued = numbers(server, key, light)
@@ -102,7 +102,7 @@ def test_a_change_elsewhere_leaves_the_numbers(server, key, light):
     server.place(key, light, "other-read", "GET", POWER)
     server.place(key, light, "other-write", "PUT", POWER, value="0")
     server.registration(key, light, "POST")
-    server.call(key, "PUT", f"/v2/subscriptions/{light}{POWER}")
+    server.subscribe(key, light, POWER)
     assert numbers(server, key, light) == before
     assert min(numbers(server, key, light, POWER)) > max(before)
 

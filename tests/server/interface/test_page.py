@@ -5,17 +5,27 @@ from importlib import resources
 
 import pytest
 
+from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_server.core.commands import Failure
+
 FILES = {file.name: file.read_text() for file in (resources.files("mirror_server") / "page").iterdir()}
 
 
-TYPES = [("/", "text/html"), ("/page/page.css", "text/css"), ("/page/page.js", "text/javascript")]
+TYPES = [
+    ("/", "text/html"),
+    ("/page/page.css", "text/css"),
+    ("/page/page.js", "text/javascript"),
+    ("/page/objects.json", "application/json"),
+]
 OTHER_FILES = ["/page/nothing.js", "/page/..%2f__init__.py", "/page/__init__.py", "/page/%00", "/page"]
 
 
 @pytest.mark.parametrize(("path", "media_type"), TYPES)
-def test_it_is_given_without_a_key(server, path, media_type):
+def test_it_is_given_without_a_key_and_may_be_kept_and_asked_for_again(server, path, media_type):
     answer = server.call(None, "GET", path)
     assert (answer.status_code, answer.mimetype) == (200, media_type)
+    assert answer.headers.getlist("Cache-Control") == ["no-cache"]
+    assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"]
     again = server.call(None, "GET", path, headers={"If-None-Match": answer.headers["ETag"]})
     assert again.status_code == 304
 
@@ -33,6 +43,24 @@ def test_every_address_in_it_is_relative(name):
     assert not re.search(r"https?:|//[a-z]", FILES[name])
     assert not re.search(r"(?:src|href)=\"/", FILES[name])
     assert not re.search(r"[\"'`]/(?:v2|v3|page)", FILES[name])
+
+
+def test_it_gets_what_objects_declare_as_the_client_has_it(server):
+    declared = server.call(None, "GET", "/page/objects.json").json
+    assert declared["units_resource"] == SENSOR_UNITS
+    assert set(declared["in_those_units"]) == IN_SENSOR_UNITS
+    for object_id, content in declared["objects"].items():
+        for resource_id, one in content["resources"].items():
+            definition = lookup(f"/{object_id}/0/{resource_id}")
+            assert definition.label == f"{content['name']} · {one['name']}"
+            assert (definition.type, definition.access) == (one["type"], one["access"])
+            assert definition.unit == one.get("unit", "")
+            assert definition.range == (tuple(one["range"]) if "range" in one else None)
+    assert {"3", "3303", "3311"} <= set(declared["objects"])
+
+
+def test_it_knows_why_requests_fail():
+    assert all(f"  {failure.value[1]}: " in FILES["resource.js"] for failure in Failure)
 
 
 def test_it_makes_no_markup_of_what_it_is_given():

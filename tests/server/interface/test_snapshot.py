@@ -19,7 +19,7 @@ from mirror_sdk.wire.snapshot import (
 )
 from mirror_server.arrow import stream
 from mirror_server.service import snapshots
-from mirror_server.service.held_pages import HeldPages
+from mirror_server.service.lru_cache import LruCache
 from mirror_server.store import devices
 
 SNAPSHOT = "/v3/device-echo"
@@ -85,6 +85,7 @@ def told_by_arrow(device):
                 "reported_at": reported.get("reported_at"),
                 "reported_expires_at": reported.get("expires_at"),
                 "reported_revision": reported.get("revision"),
+                "reported_origin": reported.get("origin"),
             }
         )
         if desired:
@@ -343,15 +344,8 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
     assert arrow_of(server, key) == whole
 
 
-def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids, monkeypatch):
-    made = []
-
-    def new_pages():
-        made.append(HeldPages())
-        return made[-1]
-
-    monkeypatch.setattr("mirror_server.views.snapshots.HeldPages", new_pages)
-    server.restart()
+def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids):
+    cache = server.services.snapshots.encoded_pages
     sizes = []
     for number in range(5):
         server.place(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
@@ -359,13 +353,12 @@ def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids
         rows, end = arrow_of(server, key)
         assert arrow_of(server, key)[0] == rows
         arrow_of(server, key, f"changed_after={end.revision}")
-        sizes.append((len(made[-1]._pages), made[-1]._held_bytes))
+        sizes.append((len(cache._held), cache._held_bytes))
     assert {count for count, _ in sizes} == {1}
-    assert len(made) == 1
 
 
-def test_held_pages_stay_within_their_bound():
-    held = HeldPages(most_bytes=10)
+def test_an_lru_cache_stays_within_its_bound():
+    held = LruCache(most_bytes=10)
     held.put("a", b"1234")
     held.put("b", b"1234")
     assert held.get("a") == b"1234"

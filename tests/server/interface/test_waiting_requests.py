@@ -3,7 +3,7 @@
 import pytest
 
 from mirror_sdk.wire.device_requests import WaitingRequestPage
-from mirror_server.keys import Scope
+from mirror_server.service.keys import Scope
 
 PATH = "/3303/0/5700"
 LIST = "/v2/device-requests"

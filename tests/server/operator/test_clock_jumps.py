@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -150,14 +149,10 @@ def test_nothing_is_called_early_by_the_clock_that_runs_steadily(clock, machine)
 
 
 @pytest.fixture
-def running(server: Any, tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A server by the clock of this machine."""
     monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
-    folder = tmp_path / "system"
-    folder.mkdir()
-    made = type(server)(folder, manual_clock=False)
-    yield made
-    made.services.close()
+    return new_server(manual_clock=False)
 
 
 def wait_for(server: Any, key: str, found: Callable[[tuple[str, Any]], bool]) -> None:

@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server import demo_key, keys
-from mirror_server.cli import main
+from mirror_server.cli import demo_key, main
+from mirror_server.cli.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.core.errors import Refusal
-from mirror_server.demo_key import KeyFileError, distrusted, kept_key
-from mirror_server.keys import DEFAULT_SCOPES, Gate, Scope, Standing
+from mirror_server.service import keys
+from mirror_server.service.authentication import Authenticator
+from mirror_server.service.keys import DEFAULT_SCOPES, Scope, Standing
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.database import Database
 
@@ -40,7 +41,7 @@ class Demo:
 
     def admits(self, key: str, at: int = NOW) -> bool:
         try:
-            _, scopes = Gate(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
+            _, scopes = Authenticator(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
         except Refusal:
             return False
         return scopes == frozenset(Scope)

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from mirror_server.config import Settings
-from mirror_server.serve import ListenError, listen, serve
 from mirror_server.services import Services
+from mirror_server.web.serve import ListenError, listen, serve
 
 
 @pytest.mark.parametrize("when", ["announced", "before", "after"])

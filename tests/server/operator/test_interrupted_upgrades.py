@@ -18,14 +18,15 @@ import psycopg
 import pytest
 from interrupted_upgrades import NEWEST, NONE, PAIRS, TORN_PAIRS, VERSIONS
 
-from mirror_server import keys
-from mirror_server.keys import DEFAULT_SCOPES
+from mirror_server.service import keys
+from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 
 TESTS = Path(interrupted_upgrades.__file__).parent
+STALE = "write the schema anew: python -m mirror_server.store.migrate"
 
 
 @pytest.mark.sqlite
@@ -130,7 +131,7 @@ def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypa
             waits.append(seconds)
             other.execute("ROLLBACK")
 
-        monkeypatch.setattr("mirror_server.store.sqlite.time.sleep", end_writing)
+        monkeypatch.setattr("mirror_server.store.sqlite.backend.time.sleep", end_writing)
         Database(f"sqlite:///{tmp_path}/mirror.db").close()
     assert len(waits) == 1
 
@@ -169,12 +170,11 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table)
 
 @pytest.mark.sqlite
 def test_a_new_file_has_what_the_migrations_make(tmp_path):
-    """Where this fails, ``python -m mirror_server.store.migrate`` was not run after a migration was changed."""
     databases.upgrade_to(f"sqlite:///{tmp_path}/migrated.db", "head")
     with closing(sqlite3.connect(":memory:")) as made, closing(sqlite3.connect(tmp_path / "migrated.db")) as migrated:
         schema.make(made)
-        assert words(made) == words(migrated)
-    assert schema.SCRIPT.read_text(encoding="utf-8") == migrate.script()
+        assert words(made) == words(migrated), STALE
+    assert schema.SCRIPT.read_text(encoding="utf-8") == migrate.script(), STALE
 
 
 def words(connection: sqlite3.Connection) -> list[list[str]]:

@@ -11,10 +11,11 @@ import databases
 import pytest
 from click.testing import CliRunner, Result
 
-from mirror_server import keys
 from mirror_server.cli import main
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import DEFAULT_SCOPES, Gate
+from mirror_server.service import keys
+from mirror_server.service.authentication import Authenticator
+from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store.database import Database
 from mirror_server.views import event_stream
 from mirror_server.views.event_stream import EventStream
@@ -30,12 +31,12 @@ def mirror_server(*arguments: str) -> Result:
 
 
 class Door:
-    """A gate on a clock that the test sets, and the keys in front of it."""
+    """A authenticator on a clock that the test sets, and the keys in front of it."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.now = BEGIN
-        self.gate = Gate(database, 1_000_000, now=lambda: self.now)
+        self.authenticator = Authenticator(database, 1_000_000, now=lambda: self.now)
 
     def create(self, name: str) -> str:
         return keys.create(self.database, name, DEFAULT_SCOPES, self.now)
@@ -49,10 +50,10 @@ class Door:
     def admits(self, key: str) -> bool:
         header = f"Bearer {key}"
         try:
-            app_id, _ = self.gate.authenticate(header, lambda: "", self.database.version())
+            app_id, _ = self.authenticator.authenticate(header, lambda: "", self.database.version())
         except Refusal:
-            return self.gate.still_admits(header)
-        assert self.gate.still_admits(header)
+            return self.authenticator.still_admits(header)
+        assert self.authenticator.still_admits(header)
         assert app_id == key.split("_")[1]
         return True
 
@@ -115,7 +116,7 @@ def test_the_application_stays_while_the_server_runs(server, key):
     url, app_id = server.settings.database_url, key.split("_")[1]
     device_id = server.add_device(key, "light-1")
     server.call(key, "PUT", "/v2/subscriptions", json=RULES)
-    server.call(key, "PUT", f"/v2/subscriptions/{device_id}/3303/0/5700")
+    server.subscribe(key, device_id)
     assert server.call(key, "GET", "/v2/notification/pull?hold=0").status_code == 200
     log = server.log(key)
 
@@ -181,11 +182,11 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
 
 def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch):
     url, app_id = server.settings.database_url, key.split("_")[1]
-    gate = Gate(server.services.database, 20)
+    authenticator = Authenticator(server.services.database, 20)
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
 
     def opened(with_key: str) -> EventStream:
-        return EventStream(server.services.log, app_id, 0, lambda: gate.still_admits(f"Bearer {with_key}"))
+        return EventStream(server.services.log, app_id, 0, lambda: authenticator.still_admits(f"Bearer {with_key}"))
 
     old = opened(key)
     server.add_device(key, "sensor-1")
@@ -198,8 +199,8 @@ def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, monkeypatch)
 
 def test_a_stream_tells_nothing_that_comes_after_the_end_of_its_key(server, key):
     url, app_id = server.settings.database_url, key.split("_")[1]
-    gate = Gate(server.services.database, 20)
-    stream = EventStream(server.services.log, app_id, 0, lambda: gate.still_admits(f"Bearer {key}"))
+    authenticator = Authenticator(server.services.database, 20)
+    stream = EventStream(server.services.log, app_id, 0, lambda: authenticator.still_admits(f"Bearer {key}"))
     new = mirror_server("keys", "renew", app_id, "--overlap", "0", "--database", url).output.strip()
     server.add_device(new, "sensor-1")
     assert (stream.take(), stream.is_over) == (b"", True)

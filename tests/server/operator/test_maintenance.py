@@ -14,18 +14,19 @@ import pytest
 from click.testing import CliRunner, Result
 from filelock import FileLock
 
-from mirror_server import keys, present
 from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.keys import Scope
+from mirror_server.service import keys
 from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import callbacks
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import shown
+from mirror_server.views import serialize
 from mirror_server.views.event_stream import EventStream
 
 SECRET = b"the-user-sleeps-at-21-degrees"
@@ -87,14 +88,14 @@ def stored_bytes(folder: Path) -> bytes:
 
 @pytest.mark.sqlite
 def test_a_backup_of_a_running_server_is_restored_with_all_it_held(services, app_id, device_ids, tmp_path, url):
-    before = services.devices.device_object(app_id, device_ids[0], present.device_content)
+    before = services.devices.device_object(app_id, device_ids[0], serialize.device_content)
     assert mirror_server("backup", tmp_path / "copy.db", "--database", url).exit_code == 0
     target = f"sqlite:///{tmp_path}/restored.db"
     assert mirror_server("restore", tmp_path / "copy.db", "--database", target).exit_code == 0
     assert mirror_server("check", "--database", target).output == "all is well\n"
     again = Services(Settings(database_url=target, manual_clock=True))
     try:
-        assert again.devices.device_object(app_id, device_ids[0], present.device_content) == before
+        assert again.devices.device_object(app_id, device_ids[0], serialize.device_content) == before
     finally:
         again.close()
 
@@ -256,7 +257,7 @@ def test_a_url_without_a_password_is_shown_as_it_is(url):
 
 def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
     kind = "postgresql" if databases.ON_POSTGRESQL else "sqlite"
-    monkeypatch.setattr(f"mirror_server.store.{kind}._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(f"mirror_server.store.{kind}.backend._BUSY_SECONDS", 0.1)
     erase = ("erase", device_ids[0], "--yes", "--database", url)
     with services.database.read() as session:
         session.scalar("SELECT count(*) FROM devices")
@@ -321,7 +322,7 @@ def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again
     program = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-from mirror_server.store import sqlite
+from mirror_server.store.sqlite import backend
 
 class Dying(sqlite3.Connection):
     def backup(self, target):
@@ -329,7 +330,7 @@ class Dying(sqlite3.Connection):
 
 connect = sqlite3.connect
 sqlite3.connect = lambda *arguments, **options: connect(*arguments, factory=Dying, **options)
-sqlite.copy(Path(sys.argv[1]), Path(sys.argv[2]))
+backend.copy(Path(sys.argv[1]), Path(sys.argv[2]))
 """
     killed = subprocess.run([sys.executable, "-c", program, backup, target], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from mirror_server.pacing import Pacing
+from mirror_server.service.pacing import Pacing
 
 
 @pytest.fixture
 def pacing(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.pacing._TICK_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.service.pacing._TICK_SECONDS", 0.01)
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
     started = Pacing(server.services.bench, pace=60)
     started.start()

@@ -16,7 +16,7 @@ from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.services import Services
 from mirror_server.store.failures import DatabaseError
-from mirror_server.store.serving_lock import ServingLock
+from mirror_server.store.sqlite.serving_lock import ServingLock
 
 pytestmark = pytest.mark.sqlite
 

@@ -9,18 +9,18 @@ import databases
 import pytest
 from flask.testing import FlaskClient
 
-from mirror_server import keys
-from mirror_server.answering import answer_others
-from mirror_server.app import create_app
 from mirror_server.clock import wall_time
 from mirror_server.config import Settings
-from mirror_server.keys import DEFAULT_SCOPES
+from mirror_server.service import keys
+from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.services import Services
+from mirror_server.web.app import create_app
+from mirror_server.web.forwarded_requests import answer_forwarded
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Services, FlaskClient, FlaskClient]]:
-    """The first one's services, and a client of each; the first one is on duty."""
+    """The first one's services, and a client of each; the first one leads."""
     url = databases.new_postgresql_url()
     opened: list[Services] = []
     clients = []
@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[Services, FlaskClient, FlaskClient]]:
         services = Services(Settings(database_url=url))
         opened.append(services)
         app = create_app(services)
-        answer_others(services, app)
+        answer_forwarded(services, app)
         services.start()
         clients.append(app.test_client())
     yield opened[0], clients[0], clients[1]

@@ -1,4 +1,4 @@
-"""Servers on one PostgreSQL database: a transaction whose end was not told, a duty that is lost and taken again."""
+"""Servers on one PostgreSQL database: a transaction whose end was not told, leading that is lost and taken again."""
 
 import random
 import threading
@@ -11,21 +11,23 @@ import databases
 import psycopg
 import pytest
 
-from mirror_server import keys
-from mirror_server.answering import answer_others
-from mirror_server.app import create_app
 from mirror_server.config import Settings
 from mirror_server.core.commands import CommandRequest
-from mirror_server.devices.simulator import SimulatedResource
-from mirror_server.keys import Scope
+from mirror_server.devices.simulator.bench import SimulatedResource
+from mirror_server.service import keys
 from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import devices, revisions, settings
+from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
-from mirror_server.store.devices import DeviceRow, ReportedValue
-from mirror_server.store.failures import NotOnDuty, StorageFailed
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.maintenance import violations
+from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
+from mirror_server.web.app import create_app
+from mirror_server.web.forwarded_requests import answer_forwarded
 
 PATH = "/3311/0/5850"
 
@@ -48,14 +50,14 @@ def open_services(url: str) -> Iterator[Callable[[], Services]]:
 
     def start() -> Services:
         services = Services(Settings(database_url=url, simulate=0))
-        answer_others(services, create_app(services))
+        answer_forwarded(services, create_app(services))
         opened.append(services)
         services.start()
         return services
 
     yield start
     for services in opened:
-        if not services._neighbours._is_closing.is_set():
+        if not services._leadership._is_closing.is_set():
             services.close()
 
 
@@ -174,7 +176,7 @@ def device_row(device_id: str) -> DeviceRow:
 
 def report_number(session: Any, *, device_id: str, number: int) -> int:
     value = ReportedValue(str(number).encode(), "text/plain", "read", number, None, device_id, PATH)
-    devices.report(session, [value])
+    stored_resources.report(session, [value])
     return number
 
 
@@ -208,46 +210,46 @@ def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
     reading.__exit__(None, None, None)
 
 
-def test_many_words_of_one_transaction_all_arrive(open_services, monkeypatch):
+def test_many_messages_of_one_transaction_all_arrive(open_services, monkeypatch):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "hear", heard.append)
-    words = [f"log {number:040}" for number in range(1000)]
-    first.database.write(lambda session: [session.tell(word) for word in words])
-    wait_for(lambda: len(heard) >= len(words))
-    assert heard == words
+    monkeypatch.setattr(second, "receive", heard.append)
+    messages = [f"log {number:040}" for number in range(1000)]
+    first.database.write(lambda session: [session.notify(message) for message in messages])
+    wait_for(lambda: len(heard) >= len(messages))
+    assert heard == messages
 
 
-def test_an_id_from_outside_can_neither_break_a_transaction_nor_put_words_in_its_mouth(open_services, monkeypatch):
+def test_an_id_from_outside_can_neither_break_a_transaction_nor_add_messages_to_it(open_services, monkeypatch):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second, "hear", heard.append)
+    monkeypatch.setattr(second, "receive", heard.append)
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
         first.subscriptions.unsubscribe("app", device_id).result(10)
-    first.database.write(lambda session: session.tell("log end"))
+    first.database.write(lambda session: session.notify("log end"))
     wait_for(lambda: "log end" in heard)
     assert heard == ["waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
 
 
 def stop_reconnecting(services: Services) -> threading.Event:
-    """Cut off a server's connection to its neighbours until the event is set."""
-    neighbours = services._neighbours
+    """Cut off a server's connection to the other servers until the event is set."""
+    leadership = services._leadership
     go_on = threading.Event()
-    reconnect = neighbours._reconnect
+    reconnect = leadership._reconnect
 
     def wait_first() -> bool:
         go_on.wait(20)
         return reconnect()
 
-    neighbours._reconnect = wait_first
-    pid = neighbours._connection._raw.info.backend_pid
+    leadership._reconnect = wait_first
+    pid = leadership._election._connection._raw.info.backend_pid
     databases.execute(services.settings.database_url, f"SELECT pg_terminate_backend({pid})")
     return go_on
 
 
 @pytest.fixture
 def device(open_services):
-    """A server on duty with a device, and an application."""
+    """A server that leads, with a device, and an application."""
     services = open_services()
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     app_id = key.split("_")[1]
@@ -267,14 +269,14 @@ def reported(services: Services, device_id: str) -> bytes:
     return encoded.content
 
 
-def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
+def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
     first, app_id, device_id = device
     second = open_services()
     go_on = stop_reconnecting(first)
-    wait_for(lambda: second.is_on_duty() and second.bench.simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.bench.simulator.list_states())
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
     first.bench.simulator.set_value(device_id, PATH, value="old")
-    with pytest.raises(NotOnDuty):
+    with pytest.raises(NotLeader):
         first.database.insist(lambda session: None).result(10)
     assert first.database.settle(10)
     second.bench.simulator.set_value(device_id, PATH, value="new")
@@ -282,13 +284,13 @@ def test_a_server_that_lost_its_duty_stores_nothing_of_it_and_goes_on_as_one_of_
     assert reported(first, device_id) == b"new"
 
     go_on.set()
-    wait_for(lambda: not first.is_on_duty() and not first.bench.simulator.list_states())
+    wait_for(lambda: not first.is_leader() and not first.bench.simulator.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
     first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(10)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
     assert second.bench.simulator.list_states()[0].resources[0].value == "1"
     second.close()
-    wait_for(lambda: first.is_on_duty() and first.bench.simulator.list_states(), 10)
+    wait_for(lambda: first.is_leader() and first.bench.simulator.list_states(), 10)
     assert first.bench.simulator.list_states()[0].resources[0].value == "1"
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
@@ -306,14 +308,14 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 
     def seen() -> tuple[Any, ...]:
         with second.database.read() as session:
-            resources = devices.resources(session, device_id)
+            resources = stored_resources.of_device(session, device_id)
         entries = [(entry.seq, entry.kind, entry.body) for entry in second.log.read(app_id, 0).entries]
         return resources, second.devices.device(device_id).last_contact_at, entries
 
     before = seen()
     assert [kind for _, kind, _ in before[-1]] == ["registrations", "notifications", "notifications"]
     first.close()
-    wait_for(lambda: second.is_on_duty() and second.bench.simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.bench.simulator.list_states())
     assert second.database.settle(10)
     assert seen() == before
     second.bench.simulator.set_value(device_id, PATH, value="2")
@@ -323,14 +325,14 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
-    token = services.database._backend.duty_token
+    token = services._leadership._election.token
     services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
     services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(10)
     stop_reconnecting(services).set()
     before = services.log.last_seq(app_id)
     wait_for(lambda: services.log.last_seq(app_id) > before)
-    wait_for(lambda: services._neighbours._holds_lock)
-    assert services.database._backend.duty_token == token
+    wait_for(lambda: services._leadership._holds_lock)
+    assert services._leadership._election.token == token
     entries = services.log.read(app_id, 0).entries
     assert [entry.kind for entry in entries].count("async-responses") == 1
 
@@ -383,5 +385,5 @@ def test_what_came_first_is_the_same_for_all_servers_whichever_of_them_stored_it
 def numbers_of(services: Services, device_id: str) -> tuple[int | None, int | None]:
     """The numbers of the write and of the read after it."""
     with services.database.read() as session:
-        (row,) = devices.resources(session, device_id)
+        (row,) = stored_resources.of_device(session, device_id)
     return row.desired_revision, row.reported_revision

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server import keys
-from mirror_server.keys import Scope
+from mirror_server.service import keys
+from mirror_server.service.keys import Scope
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
 from mirror_server.store.maintenance import violations
 from mirror_server.store.writer import MOST_WAITING
@@ -34,7 +34,7 @@ def device(server, key):
 def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(
     server, key, device, disk, method, path, body
 ):
-    assert server.call(key, "PUT", f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
+    server.subscribe(key, device, LEVEL)
     assert server.call(key, "PUT", "/v2/subscriptions", json=[{"endpoint-type": "mine"}]).status_code == 202
     before = state(server, key, device)
     disk.break_down()
@@ -98,7 +98,7 @@ def test_what_expires_meanwhile_is_told_when_the_disk_is_back(server, key, devic
 
 
 def test_what_devices_report_meanwhile_is_kept_in_order(server, key, device, disk):
-    assert server.call(key, "PUT", f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
+    server.subscribe(key, device, LEVEL)
     before = server.observed(key)
     disk.break_down()
     for value in ("5", "6", "7"):
@@ -115,7 +115,7 @@ def test_the_log_of_an_application_that_came_meanwhile_begins_when_the_disk_is_b
     server.set_value(key, device, "9", LEVEL)
     assert server.call(newcomer, "GET", "/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"] == "0"
     server.registration(key, device, "PUT")
-    assert [kind for kind, _ in server.log(newcomer)] == ["reg-updates"]
+    assert server.kinds(newcomer) == ["reg-updates"]
 
 
 @pytest.mark.sqlite

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from databases import new_database_url
 
-from mirror_server.app import create_app
-from mirror_server.callout import Caller
 from mirror_server.config import Settings
+from mirror_server.notifications.outbound import Caller
 from mirror_server.services import Services
+from mirror_server.web.app import create_app
 
 
 @pytest.fixture

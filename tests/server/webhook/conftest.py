@@ -79,7 +79,7 @@ class Endpoint:
 @pytest.fixture(autouse=True)
 def failures_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is to wait for them here, but in the test of that."""
-    monkeypatch.setattr("mirror_server.webhook._FAILED_CALL_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
-from mirror_server.callout import LOOPBACK, AddressPolicy
+from mirror_server.notifications.outbound import LOOPBACK, AddressPolicy
 from mirror_server.store import callbacks
 
 CALLBACK = "/v2/notification/callback"
@@ -46,7 +46,7 @@ def subscribe(server: Any, key: str, endpoint: Any) -> str:
     """A device whose changes arrive at the endpoint."""
     device_id: str = server.add_device(key, "sensor-1")
     assert list(endpoint.next()[1]) == ["registrations"]
-    assert server.call(key, "PUT", f"/v2/subscriptions/{device_id}/3303/0/5700").status_code == 200
+    server.subscribe(key, device_id)
     assert values(endpoint.next()[1]) == ["21.5"]
     return device_id
 
@@ -70,15 +70,9 @@ def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, 
     assert shown == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
 
 
-def test_without_a_webhook_get_and_delete_are_404(server, key):
-    assert server.call(key, "GET", CALLBACK).status_code == 404
-    assert server.call(key, "DELETE", CALLBACK).status_code == 404
-
-
 def test_a_deleted_webhook_is_gone(server, key, endpoint):
     register(server, key, endpoint)
-    assert server.call(key, "DELETE", CALLBACK).status_code == 204
-    assert server.call(key, "GET", CALLBACK).status_code == 404
+    assert [server.call(key, method, CALLBACK).status_code for method in ("DELETE", "GET", "DELETE")] == [204, 404, 404]
     server.add_device(key, "sensor-1")
     assert endpoint.calls.empty()
 
@@ -109,7 +103,9 @@ def test_a_refusal_does_not_tell_what_is_there(server, key, endpoint, monkeypatc
         answer = server.call(key, "PUT", CALLBACK, json={"url": url})
         assert answer.status_code == 400
         told.append([answer.json["message"], answer.json["fields"]])
-        logged.append([record.reason for record in caplog.records if record.name == "mirror_server.webhook"])
+        logged.append(
+            [record.reason for record in caplog.records if record.name == "mirror_server.notifications.webhooks"]
+        )
     assert told == [told[0]] * 6
     reasons = ["no answer: ConnectError", "answered 404", "answered 302", "169.254.169.254 may not", "10.0.0.1 may not"]
     for reason, (found,) in zip([*reasons, "no answer"], logged, strict=True):
@@ -133,7 +129,7 @@ def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, mo
 
 
 def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, endpoint, monkeypatch):
-    monkeypatch.setattr("mirror_server.webhook._FAILED_CALL_SECONDS", 0.5)
+    monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0.5)
     endpoint.statuses = [500]
     for url in (CLOSED, endpoint.url, "http://169.254.169.254/"):
         began = time.monotonic()
@@ -241,7 +237,7 @@ def test_a_channel_that_had_nothing_to_send_for_days_survives_a_failure(server, 
 
 
 def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoint, monkeypatch, caplog):
-    monkeypatch.setattr("mirror_server.webhook._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("mirror_server.notifications.webhooks._PAUSE_SECONDS", 0)
     register(server, key, endpoint)
     failures = [sqlite3.OperationalError("disk I/O error")]
     read = server.services.log.read
@@ -312,6 +308,8 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
         ({}, "url"),
         ({"url": "ftp://example.com"}, "url"),
         ({"url": "nothing"}, "url"),
+        ({"url": "http://a:0/"}, "url"),
+        ({"url": f"http://{'a' * 64}.example.com/"}, "url"),
         ({"url": "http://a/", "headers": {"a b": "c"}}, "headers"),
         ({"url": "http://a/", "headers": {"a": "c\r\nd: e"}}, "headers"),
         ({"url": "http://a/", "headers": {"X-A": "1", "x-a": "2"}}, "headers"),
@@ -329,15 +327,10 @@ def test_a_registration_that_is_wrong_is_refused_by_field(server, key, body, fie
     assert [entry["name"] for entry in answer.json["fields"]] == [field]
 
 
-def test_this_machine_is_called_only_where_the_operator_lets_it(tmp_path, server, endpoint):
-    (tmp_path / "careful").mkdir()
-    careful = type(server)(tmp_path / "careful", callback_networks=())
-    try:
-        answer = careful.call(
-            careful.key(), "PUT", CALLBACK, json={"url": endpoint.url.replace("127.0.0.1", "localhost")}
-        )
-    finally:
-        careful.services.close()
+def test_this_machine_is_called_only_where_the_operator_lets_it(new_server, endpoint):
+    careful = new_server(callback_networks=())
+    url = endpoint.url.replace("127.0.0.1", "localhost")
+    answer = careful.call(careful.key(), "PUT", CALLBACK, json={"url": url})
     assert answer.status_code == 400
     assert endpoint.calls.empty()
 

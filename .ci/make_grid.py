@@ -1,0 +1,59 @@
+"""Makes ``mirror_sdk/widgets/grid.js`` of ``.ci/grid``: AG Grid and its use in the widgets, in one file.
+
+Needs npm; who installs the project does not. ``--check`` only tells whether the file belongs to its sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / ".ci" / "grid"
+MADE = ROOT / "mirror_sdk" / "widgets" / "grid.js"
+
+
+def banner() -> str:
+    """The first line of what is made: of which sources it is, and whose work it holds."""
+    content = b"".join((SOURCES / name).read_bytes() for name in ("grid.mjs", "package.json", "package-lock.json"))
+    digest = hashlib.sha256(content).hexdigest()
+    return f"/* Made by .ci/make_grid.py of sources {digest}. Holds AG Grid Community, MIT, (c) AG GRID LTD. */"
+
+
+def is_current() -> bool:
+    """Whether the made file belongs to its sources."""
+    with MADE.open(encoding="utf-8") as made:
+        return made.readline().rstrip("\n") == banner()
+
+
+def make() -> None:
+    """Make it."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder, check=True)
+        command = ["npx", "esbuild", "grid.mjs", "--bundle", "--minify", "--format=esm", "--target=es2022"]
+        options = ["--charset=utf8", "--legal-comments=none", f"--banner:js={banner()}", f"--outfile={MADE}"]
+        subprocess.run([*command, *options], cwd=folder, check=True)
+        licence = Path(folder, "node_modules", "ag-grid-community", "LICENSE.txt")
+        shutil.copyfile(licence, MADE.with_name("grid.LICENSE.txt"))
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only tell whether it is up to date")
+    if not parser.parse_args().check:
+        make()
+    elif not is_current():
+        print("grid.js is not made of the present .ci/grid: run python .ci/make_grid.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""Makes the synchronous modules out of their asynchronous twins, by the rules of sync_twins.toml beside this.
+
+python .ci/make_sync_twins.py          writes them
+python .ci/make_sync_twins.py --check  says which of them is not what it would write, and how to cure it
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import libcst as cst
+
+ROOT = Path(__file__).parent.parent
+COMMAND = "python .ci/make_sync_twins.py"
+LINE_LENGTH = 120
+ONLY_HERE = "# asynchronous alone"
+"""Begins the comment behind a statement that the synchronous twin does not have."""
+
+_EXAMPLE = re.compile(r"^ *>>> .*(?:\n *\.\.\. ?.*)*", re.MULTILINE)
+_ITEM = re.compile(r" *(?:[\w`*]+: [A-Z`]|- )")
+"""Begins a paragraph without an empty line before: an argument, an error, a point of a list."""
+
+
+class TwinError(Exception):
+    """The rules and a source do not go together."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One module that is written by hand, and the one that is made of it.
+
+    Attributes:
+        source: The asynchronous module, beneath the root.
+        target: The synchronous one.
+        names: Which name becomes which, in code, texts and examples.
+        calls: Functions that have others called beside the event loop: of a call of one that of the other is left.
+        arguments: Functions of a call of which the argument is left.
+        prose: Which words of a docstring become which; where lines end does not matter.
+    """
+
+    source: str
+    target: str
+    names: dict[str, str]
+    calls: frozenset[str]
+    arguments: frozenset[str] = frozenset()
+    prose: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_twins(rules: str) -> list[Twin]:
+    """The twins of a rules file."""
+    table = tomllib.loads(rules)
+    return [
+        Twin(
+            twin["source"],
+            twin["target"],
+            {**table["names"], **twin.get("names", {})},
+            frozenset(table["calls"]),
+            frozenset(table["arguments"]),
+            [(before, after) for before, after in twin.get("prose", [])],
+        )
+        for twin in table["twin"]
+    ]
+
+
+def synchronous(source: str, twin: Twin) -> str:
+    """The synchronous module for an asynchronous one, formatted as all of the project is.
+
+    Raises:
+        TwinError: A rule of the twin's prose has nothing to do.
+    """
+    header = f"# Made from {Path(twin.source).name} by .ci/make_sync_twins.py: a change belongs there, not here.\n"
+    # Imports, two branches, and a name for what is returned may be needless when "await" is gone.
+    mending = ["check", "--fix-only", "--quiet", "--unsafe-fixes", "--select", "F401,I001,RET504,SIM108"]
+    return _ruff(["format", "--quiet"], _ruff(mending, header + without_waiting(source, twin), twin), twin)
+
+
+def without_waiting(source: str, twin: Twin) -> str:
+    """The synchronous code for an asynchronous one, with imports that may be needless, and lines of any length.
+
+    Raises:
+        TwinError: A rule of the twin's prose has nothing to do.
+    """
+    transformer = _Synchronous(twin)
+    made = cst.parse_module(source).visit(transformer).code
+    for before, _ in twin.prose:
+        if before not in transformer.said:
+            raise TwinError(f"{twin.source} does not say {before!r}, for which there is a rule in sync_twins.toml")
+    return made
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Write or check them all; gives the exit status."""
+    differing = 0
+    for twin in read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8")):
+        made = synchronous((root / twin.source).read_text(encoding="utf-8"), twin)
+        target = root / twin.target
+        found = target.read_text(encoding="utf-8") if target.exists() else ""
+        if made == found:
+            continue
+        if "--check" not in arguments:
+            target.write_text(made, encoding="utf-8")
+            continue
+        differing += 1
+        print(f"{twin.target} is not what is made of {twin.source}; change that one and run {COMMAND}")
+        lines = difflib.unified_diff(found.splitlines(), made.splitlines(), "found", "made", lineterm="", n=1)
+        print("\n".join(lines))
+    return 1 if differing else 0
+
+
+class _Synchronous(cst.CSTTransformer):
+    """Takes out ``async`` and ``await``, and has the names and the words of the other kind."""
+
+    def __init__(self, twin: Twin) -> None:
+        super().__init__()
+        self._twin = twin
+        self._names = re.compile(r"\b(?:" + "|".join(map(re.escape, twin.names)) + r")\b")
+        self.said: set[str] = set()
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        return updated_node.with_changes(asynchronous=None)
+
+    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:
+        return updated_node.with_changes(asynchronous=None)
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        return updated_node.with_changes(asynchronous=None)
+
+    def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
+        return updated_node.with_changes(asynchronous=None)
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        # What is awaited binds as closely as a name does: the brackets around the two words are needless.
+        return updated_node.expression
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        inner = updated_node.slice[0].slice
+        if isinstance(updated_node.value, cst.Name) and updated_node.value.value == "Awaitable":
+            return cst.ensure_type(inner, cst.Index).value
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        called = cst.Module([]).code_for_node(updated_node.func)
+        if called in self._twin.arguments:
+            return updated_node.args[0].value
+        if called not in self._twin.calls:
+            return updated_node
+        work, *arguments = updated_node.args
+        if isinstance(work.value, cst.Lambda):
+            return work.value.body
+        return updated_node.with_changes(func=work.value, args=arguments)
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        return cst.RemoveFromParent() if _is_only_here(original_node.trailing_whitespace) else updated_node
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:
+        header = cst.ensure_type(original_node.body, cst.IndentedBlock).header
+        return cst.RemoveFromParent() if _is_only_here(header) else updated_node
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        return updated_node.with_changes(value=self._twin.names.get(updated_node.value, updated_node.value))
+
+    def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.Comment:
+        return updated_node.with_changes(value=self._reworded(updated_node.value))
+
+    def leave_FormattedStringText(
+        self, original_node: cst.FormattedStringText, updated_node: cst.FormattedStringText
+    ) -> cst.FormattedStringText:
+        return updated_node.with_changes(value=self._renamed(updated_node.value))
+
+    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+        text = _EXAMPLE.sub(self._example, updated_node.value)
+        return updated_node.with_changes(value=self._renamed(self._reworded(text)))
+
+    def _renamed(self, text: str) -> str:
+        return self._names.sub(lambda found: self._twin.names[found[0]], text)
+
+    def _example(self, found: re.Match[str]) -> str:
+        """A statement of a docstring's example."""
+        first, *others = found[0].split("\n")
+        indent = first[: first.index(">")]
+        source = "\n".join([first.strip()[4:], *(line.strip()[4:] for line in others)])
+        made = cst.parse_module(source).visit(self).code.split("\n")
+        return "\n".join(f"{indent}{'...' if number else '>>>'} {line}".rstrip() for number, line in enumerate(made))
+
+    def _reworded(self, text: str) -> str:
+        for before, after in self._twin.prose:
+            pattern = r"\s+".join(map(re.escape, before.split()))
+            found = re.search(pattern, text)
+            if found is not None:
+                self.said.add(before)
+                text = _refilled(text[: found.start()] + after + text[found.end() :], found.start(), len(after))
+        return text
+
+
+def _is_only_here(behind: cst.TrailingWhitespace) -> bool:
+    return behind.comment is not None and behind.comment.value.startswith(ONLY_HERE)
+
+
+def _refilled(text: str, begin: int, length: int) -> str:
+    """The text with the paragraph in which it was changed broken into lines anew, or left out if nothing is left."""
+    lines = text.split("\n")
+    first, last = text.count("\n", 0, begin), text.count("\n", 0, begin + length)
+    if first == 0:
+        return text
+    while _belong_together(lines[first - 1], lines[first]):
+        first -= 1
+    while last + 1 < len(lines) and _belong_together(lines[last], lines[last + 1]):
+        last += 1
+    words = " ".join(lines[first : last + 1]).split()
+    if not words:
+        before = lines[:first] if lines[first - 1].strip() else lines[: first - 1]
+        return "\n".join([*before, *lines[last + 1 :]])
+    begins, goes_on = _indent(lines[first]), _indent(lines[first]) + "    " * bool(_ITEM.match(lines[first]))
+    filled = textwrap.wrap(
+        " ".join(words),
+        LINE_LENGTH,
+        initial_indent=begins,
+        subsequent_indent=goes_on,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join([*lines[:first], *filled, *lines[last + 1 :]])
+
+
+def _belong_together(line: str, following: str) -> bool:
+    """Whether one line of a docstring goes on in the next one."""
+    if not line.strip() or not following.strip() or _ITEM.match(following) or following.strip() == '"""':
+        return False
+    return bool(_ITEM.match(line)) or _indent(line) == _indent(following)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _ruff(arguments: list[str], source: str, twin: Twin) -> str:
+    command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--stdin-filename", twin.target, "-"]
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except TwinError as problem:
+        sys.exit(str(problem))

@@ -1,0 +1,120 @@
+"""How Sphinx makes the reference from the docstrings; ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
+
+It fails at a public name that has no docstring or is on no page, and at a link that leads nowhere.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+from docutils.nodes import Element
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+
+import mirror_sdk
+
+project = "device-state-mirror"
+author = "The device-state-mirror developers"
+_PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+version = release = tomllib.loads(_PROJECT)["project"]["version"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+
+nitpicky = True
+napoleon_custom_sections = ["Source"]
+napoleon_use_ivar = True
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+add_module_names = False
+maximum_signature_line_length = 110
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_title = f"device-state-mirror {release}"
+html_copy_source = False
+html_show_sphinx = False
+
+PUBLIC = [
+    "mirror_sdk",
+    "mirror_sdk.dask",
+    "mirror_sdk.errors",
+    "mirror_sdk.example_app",
+    "mirror_sdk.frames",
+    "mirror_sdk.object_table",
+    "mirror_sdk.plan",
+    "mirror_sdk.recording",
+    "mirror_sdk.snapshot",
+    "mirror_sdk.testing",
+    "mirror_sdk.values",
+    "mirror_sdk.webhook",
+    "mirror_sdk.widgets",
+    "mirror_sdk.wire",
+    "mirror_server",
+    "mirror_server.cluster",
+    "mirror_server.config",
+    "mirror_server.notifications",
+    "mirror_server.wsgi",
+]
+# Sphinx completes the annotations of what it documents in place, after which pydantic takes no further class: all
+# modules are loaded before it begins.
+_MODULES = [import_module(name) for name in PUBLIC]
+
+# What a class inherits is shown with it only where its base is neither a public class nor another package's.
+_CLASSES = {
+    found
+    for module in _MODULES
+    for name in getattr(module, "__all__", [])
+    if isinstance(found := getattr(module, name), type)
+}
+_ELSEWHERE = {
+    base.__name__
+    for found in _CLASSES
+    for base in found.__mro__[1:]
+    if base in _CLASSES or not base.__module__.startswith("mirror_")
+}
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "inherited-members": ", ".join({"JsonForm", "WireModel", *_ELSEWHERE}),
+    "exclude-members": "model_config, model_construct",
+}
+
+_log = logging.getLogger(__name__)
+
+
+def setup(app: Sphinx) -> None:
+    """Hook the checks in."""
+    app.connect("autodoc-process-docstring", _name_twin)
+    app.connect("missing-reference", _leave_types_of_others)
+    app.connect("env-check-consistency", _check_complete)
+
+
+def _name_twin(_app: Sphinx, what: str, name: str, _obj: object, _options: object, lines: list[str]) -> None:
+    """What both clients have tells where the same thing of the other one is."""
+    if not any(lines) and what != "attribute":
+        _log.warning("%s has no docstring", name)
+    owner, _, member = name.removeprefix("mirror_sdk.").partition(".")
+    twin = owner.removeprefix("Async") if owner.startswith("Async") else f"Async{owner}"
+    if twin in mirror_sdk.__all__ and hasattr(getattr(mirror_sdk, twin), member or "__doc__"):
+        kind = "synchronous" if owner.startswith("Async") else "asynchronous"
+        role = "attr" if what in {"attribute", "property"} else "meth" if member else "class"
+        lines += ["", f"*The {kind} one:* :{role}:`~mirror_sdk.{twin}{'.' * bool(member)}{member}`", ""]
+
+
+def _leave_types_of_others(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, text: Element) -> Element | None:
+    """A type in a signature stays a word where it is not ours; a link that a docstring asks for leads somewhere."""
+    return text if "refwarn" not in node else None
+
+
+def _check_complete(_app: Sphinx, env: BuildEnvironment) -> None:
+    """Every public name is on a page; what ``mirror_sdk`` has itself stands there alone."""
+    described = env.domains.python_domain.objects
+    for module in _MODULES:
+        for name in getattr(module, "__all__", []):
+            path = f"{module.__name__}.{name}"
+            is_elsewhere = module is not mirror_sdk and name in mirror_sdk.__all__
+            if (path in described and not described[path].aliased) == is_elsewhere:
+                _log.warning("%s is on %s", path, "two pages" if is_elsewhere else "no page")

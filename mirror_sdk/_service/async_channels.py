@@ -1,0 +1,413 @@
+"""Reading the notification log on an event loop, and waiting for what it brings; the twin of ``channels``.
+
+Whoever waits reads: of all tasks that wait for an answer one reads for all, and when it ends or is cancelled the next
+one takes over. Only an :class:`AsyncWatch` owns a task. Source: wire.md 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+from mirror_sdk._caller import calling_line
+from mirror_sdk._fork import tell_in_child
+from mirror_sdk._off_loop import Turns, to_the_end
+from mirror_sdk._service.async_log_reader import AsyncReader
+from mirror_sdk._service.cursor import poll_limit
+from mirror_sdk._service.deadline import left_of
+from mirror_sdk._service.defaults import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+)
+from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk._service.unread import Unread
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import Event, every_event, read_events, utc_now
+from mirror_sdk.wire.entries import Batch, Entry
+from mirror_sdk.wire.notifications import AsyncResponse
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncAnswerPump:
+    """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time.
+
+    In a child process it has a reader of its own; see :class:`mirror_sdk._service.channels.AnswerPump`.
+    """
+
+    def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reader = reader
+        self.inbox = inbox
+        self._clock = clock
+        self.called_from = calling_line()
+        self._is_reading = False
+        self._onlookers: set[asyncio.Future[None]] = set()
+        self._last_read_at = clock()
+        self._position = reader.position
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Nobody reads here. What a task of the parent had read and not yet handed out is read again."""
+        self._is_reading = False
+        self._onlookers = set()
+        self.reader = self.reader.beside(self._position)
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self.reader.last_failure
+
+    async def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
+        """The place for an answer; to be taken before the request is sent.
+
+        Raises:
+            MirrorError: The position from which to wait for it could not be found.
+        """
+        most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+        deadline = self._clock() + most_seconds
+        # A reader that has lost its position is about to find it; a second search could skip what came between.
+        while self._is_reading and not self.reader.is_placed and self._clock() < deadline:
+            await self._look_on(deadline - self._clock())
+        if not self._is_reading and self._is_stale():
+            await self._as_reader(self.reader.go_to_end(within_seconds))
+            self._position = self.reader.position
+            self._last_read_at = self._clock()
+        return self.inbox.expect(async_id)
+
+    async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
+
+        Raises:
+            MirrorError: A failure that waiting would not mend.
+        """
+        deadline = self._clock() + timeout_seconds
+        is_at_end = False
+        while expectation.answer is None and (remaining_seconds := deadline - self._clock()) > 0:
+            if self._is_reading:
+                await self._look_on(remaining_seconds)
+                is_at_end = True
+            else:
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                hold_seconds = min(remaining_seconds, DEFAULT_HOLD_SECONDS)
+                batch = await self._as_reader(self._read(hold_seconds, within_seconds))
+                is_at_end = not batch.entries
+        if not is_at_end:
+            await self.look([expectation], poll_limit(timeout_seconds, 0))
+        return expectation.answer
+
+    async def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
+
+        A failure that may pass is asked past, for a few seconds; what it is then stands in ``last_failure``.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        if self._is_reading:
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            await self._look(self.reader.beside(self._position), awaited, within_seconds)
+        else:
+            await self._as_reader(self._look(self.reader, awaited, within_seconds))
+
+    async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = await self._read(pause_seconds, within_seconds)
+            else:
+                batch = await reader.read(pause_seconds, within_seconds)
+                turns = Turns()
+                for entry in batch.entries:
+                    self.inbox.feed_answers([entry], async_ids)
+                    await turns.give()
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
+
+    def _is_stale(self) -> bool:
+        """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
+        idle_seconds = self._clock() - self._last_read_at
+        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
+
+    async def _as_reader(self, reading: Awaitable[T]) -> T:
+        """Read while the others look on; whatever ends it, one of them goes on."""
+        self._is_reading = True
+        try:
+            return await reading
+        finally:
+            self._is_reading = False
+            for onlooker in self._onlookers:
+                if not onlooker.done():
+                    onlooker.set_result(None)
+
+    async def _look_on(self, timeout_seconds: float) -> None:
+        onlooker = asyncio.get_running_loop().create_future()
+        self._onlookers.add(onlooker)
+        try:
+            await asyncio.wait([onlooker], timeout=timeout_seconds)
+        finally:
+            self._onlookers.discard(onlooker)
+
+    async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = await self.reader.read(hold_seconds, within_seconds)
+        if batch.gap is not None:
+            self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
+        # The position has moved on: what is left out now would be lost.
+        unreadable = await to_the_end(self._feed(batch.entries))
+        self._position = self.reader.position
+        self._last_read_at = self._clock()
+        warn_of(None, unreadable, self.called_from)
+        return batch
+
+    async def _feed(self, entries: Iterable[Entry]) -> set[str]:
+        unreadable: set[str] = set()
+        turns = Turns()
+        for entry in entries:
+            unreadable |= self.inbox.feed([entry])
+            await turns.give()
+        return unreadable
+
+
+class AsyncEvents(AsyncIterator[Event]):
+    """Events as they come, for ``async for``, until none came for so long.
+
+    They begin at the call that makes it: whatever else the client is asked for afterwards is sent after that. What
+    others cause is seen from a moment later on; ``async with client.events() as events:`` waits for that moment. Where
+    no event loop runs at the call, they begin with the first step. A step that is cancelled loses nothing; the next
+    one goes on.
+
+    ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
+    ``after=events.position`` gives what follows, without loss or repetition.
+
+    >>> events = client.events(limit=1)
+    >>> await client.subscribe(station, "/3303/0/5700")
+    >>> async for event in events:
+    ...     print(event.kind, event.value, events.position)
+    observation 21.5 3
+    """
+
+    def __init__(
+        self,
+        reader: AsyncReader,
+        *,
+        timeout_seconds: float,
+        limit: int | None = None,
+        wants: Callable[[Event], bool] = every_event,
+        find_wanted: Callable[[], Awaitable[Callable[[Event], bool]]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._timeout_seconds = timeout_seconds
+        self._find_wanted = find_wanted
+        self._clock = clock
+        self._now = now
+        self._unread = Unread(reader.position, limit, wants, called_from=calling_line())
+        self._turns = Turns(clock)
+        # Each of several tasks gets the next event.
+        self._turn = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """No task of the parent takes events here, or begins. What one had asked for is asked for again."""
+        self._turn = asyncio.Lock()
+        self._beginning = None
+
+    @property
+    def position(self) -> int | None:
+        """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
+
+        Before the first event it is where they begin, ``None`` until that is known. Where the service does not tell
+        the number of each entry (``Event.seq``), it stays before a message until its last event was taken.
+        """
+        return self._unread.position
+
+    def begin(self) -> asyncio.Task[None]:
+        """Have it begin now, on a task of the running loop, whose failure the next step raises.
+
+        ``client.events()`` has done that; there is nothing else to do before ``async for``.
+
+        >>> events = client.events(timeout=0)
+        >>> await events.begin()
+        >>> [event async for event in events]
+        []
+        """
+        self._beginning = asyncio.get_running_loop().create_task(self._begin_beside(), name="mirror-events")
+        return self._beginning
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        async with self._turn:
+            event = None if self._unread.is_over else await self._take()
+            if event is not None:
+                return event
+            if self._reader.last_failure is not None and not self._unread.is_over:
+                raise self._reader.last_failure
+            raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        async with self._turn:
+            await self._begun()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing is held between two steps."""
+
+    async def _take(self) -> Event | None:
+        await self._begun()
+        # Thousands may be there already, and nothing else would have a turn between them.
+        await self._turns.give()
+        # The time the taker spends on an event does not count.
+        deadline = self._clock() + self._timeout_seconds
+        event = self._unread.take()
+        # However short the time, all that is there already is given.
+        is_at_end = False
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            batch = await self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            self._unread.add(batch, self._now())
+            event = self._unread.take()
+            is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
+        return event
+
+    async def _begun(self) -> None:
+        """Wait until it has begun; one that failed, or was cancelled with its loop, begins anew at the next step."""
+        beginning = self._beginning
+        # Of a loop that is another one, such as that of an asyncio.run() before, nothing comes any more.
+        if beginning and not beginning.done() and beginning.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([beginning])
+        self._beginning = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        await self._begin()
+
+    async def _begin(self) -> None:
+        # A reader that lost its place later finds it by reading, so that the loss is told first.
+        if self._unread.position is None:
+            if not self._reader.is_placed:
+                await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
+            self._unread.position = self._reader.position
+        if self._find_wanted is not None:
+            self._unread.wants, self._find_wanted = await self._find_wanted(), None
+
+    async def _begin_beside(self) -> None:
+        try:
+            await self._begin()
+        except Exception as error:
+            self._failure = error
+
+
+class AsyncWatch:
+    """Calls back for each event, from a task of its own, until it is stopped.
+
+    It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
+    an ``async`` one. An error in it is logged and kept, and the watch goes on. A failure that asking again would not
+    mend ends it, logged and kept as well. In a child process it is stopped: the task stays with the parent.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncReader,
+        callback: Callable[[Event], object],
+        wants: Callable[[Event], bool],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._callback = callback
+        self._wants = wants
+        self._now = now
+        self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._turns = Turns()
+        self._is_of_parent = False
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here: its task belongs to the loop of the parent."""
+        self._is_of_parent = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"<AsyncWatch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still calls back."""
+        return not self._is_of_parent and not self._task.done()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        return self._reader.last_failure
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """What went wrong, oldest first; the newest 100 are kept."""
+        return tuple(self._errors)
+
+    async def stop(self, timeout: float = 10.0) -> None:
+        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end.
+
+        >>> watch = await client.watch(print)
+        >>> await watch.stop()
+        >>> watch.is_running
+        False
+        """
+        if self._is_of_parent:
+            return
+        self._task.cancel()
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=timeout)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._deliver(await self._reader.read(DEFAULT_HOLD_SECONDS))
+        except Exception as error:
+            _log.exception("a watch ended")
+            self._errors.append(error)
+
+    async def _deliver(self, batch: Batch) -> None:
+        for event in read_events(batch, self._now()):
+            await self._turns.give()
+            if not self._wants(event):
+                continue
+            try:
+                made = self._callback(event)
+                if inspect.isawaitable(made):
+                    await made
+            except Exception as error:
+                _log.exception("the callback of a watch failed")
+                self._errors.append(error)

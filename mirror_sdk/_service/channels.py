@@ -1,0 +1,343 @@
+"""Reading the notification log over HTTP, and waiting for what it brings. Source: wire.md 4.
+
+Whoever waits reads: there is no thread behind a client. Of all threads that wait for an answer one reads for all; when
+it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Self
+
+from mirror_sdk._caller import calling_line
+from mirror_sdk._fork import tell_in_child
+from mirror_sdk._service.cursor import poll_limit
+from mirror_sdk._service.deadline import left_of
+from mirror_sdk._service.defaults import (
+    ERRORS_KEPT,
+    LONGEST_LOOK_SECONDS,
+    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    STALE_AFTER_SECONDS,
+)
+from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk._service.log_reader import Reader
+from mirror_sdk._service.unread import Unread
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import Event, every_event, read_events, utc_now
+from mirror_sdk.wire.entries import Batch
+from mirror_sdk.wire.notifications import AsyncResponse
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+class AnswerPump:
+    """Waits for answers to device requests, for any number of threads, with one poll at a time.
+
+    What was lost of the log is noted where an answer is awaited, and nobody else is told of it: who has all answers has
+    lost nothing. In a child process it has a reader of its own, from where it was at the fork: what was asked before is
+    answered to both.
+    """
+
+    def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reader = reader
+        self.inbox = inbox
+        self._clock = clock
+        self.called_from = calling_line()
+        self._turn = threading.Condition()
+        self._is_reading = False
+        self._last_read_at = clock()
+        self._position = reader.position
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """Nobody reads here. What a thread of the parent had read and not yet handed out is read again."""
+        self._turn = threading.Condition()
+        self._is_reading = False
+        self.reader = self.reader.beside(self._position)
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed; ``None`` when it did not."""
+        return self.reader.last_failure
+
+    def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
+        """The place for an answer; to be taken before the request is sent.
+
+        Raises:
+            MirrorError: The position from which to wait for it could not be found.
+        """
+        with self._turn:
+            # A reader that has lost its position is about to find it; a second search could skip what came between.
+            most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+            self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, most_seconds)
+            if not self._is_reading and self._is_stale():
+                self.reader.go_to_end(within_seconds)
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+            return self.inbox.expect(async_id)
+
+    def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
+        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
+
+        Raises:
+            MirrorError: A failure that waiting would not mend.
+        """
+        deadline = self._clock() + timeout_seconds
+        is_at_end = False
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not self._get_turn(expectation, remaining_seconds):
+                is_at_end = True
+                break
+            try:
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                is_at_end = not self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds).entries
+            finally:
+                self._end_turn()
+        if not is_at_end:
+            self.look([expectation], poll_limit(timeout_seconds, 0))
+        return expectation.answer
+
+    def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
+
+        A failure that may pass is asked past, for a few seconds; what it is then stands in ``last_failure``.
+
+        Raises:
+            MirrorError: A failure that asking again would not mend.
+        """
+        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        with self._turn:
+            is_turn = not self._is_reading
+            self._is_reading = True
+            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
+            reader = self.reader if is_turn else self.reader.beside(self._position)
+        try:
+            self._look(reader, awaited, within_seconds)
+        finally:
+            if is_turn:
+                self._end_turn()
+
+    def _look(self, reader: Reader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
+        async_ids = {expectation.async_id for expectation in awaited}
+        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+                return
+            if reader is self.reader:
+                batch = self._read(pause_seconds, within_seconds)
+            else:
+                batch = reader.read(pause_seconds, within_seconds)
+                with self._turn:
+                    self.inbox.feed_answers(batch.entries, async_ids)
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
+
+    def _is_stale(self) -> bool:
+        """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
+        idle_seconds = self._clock() - self._last_read_at
+        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
+
+    def _get_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
+        """Whether this thread reads now; ``False`` when its answer came, or its time is over while another reads."""
+        with self._turn:
+            self._turn.wait_for(lambda: expectation.answer is not None or not self._is_reading, timeout_seconds)
+            if expectation.answer is not None or self._is_reading:
+                return False
+            self._is_reading = True
+            return True
+
+    def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = self.reader.read(hold_seconds, within_seconds)
+        with self._turn:
+            if batch.gap is not None:
+                self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
+            unreadable = self.inbox.feed(batch.entries)
+            # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
+            self._position = self.reader.position
+            self._last_read_at = self._clock()
+        warn_of(None, unreadable, self.called_from)
+        return batch
+
+    def _end_turn(self) -> None:
+        with self._turn:
+            self._is_reading = False
+            self._turn.notify_all()
+
+
+class Events(Iterator[Event]):
+    """Events as they come, for ``for``, until none came for so long; they begin at the call that makes it.
+
+    ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
+    ``after=events.position`` gives what follows, without loss or repetition.
+
+    >>> events = client.events(after=0, timeout=0)
+    >>> next(events).kind
+    <EventKind.REGISTRATION: 'registration'>
+    >>> [event.seq for event in client.events(after=events.position, timeout=0)]
+    [2]
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        timeout_seconds: float,
+        limit: int | None = None,
+        wants: Callable[[Event], bool] = every_event,
+        find_wanted: Callable[[], Callable[[Event], bool]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        if not reader.is_placed:
+            reader.go_to_end(poll_limit(timeout_seconds, timeout_seconds))
+        self._reader = reader
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._now = now
+        self._unread = Unread(reader.position, limit, wants if find_wanted is None else find_wanted())
+        self._is_over = False
+        # Each of several threads gets the next event.
+        self._turn = threading.Lock()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """No thread of the parent takes events here. What one had asked for is asked for again."""
+        self._turn = threading.Lock()
+
+    @property
+    def position(self) -> int | None:
+        """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
+
+        Before the first event it is where they begin. Where the service does not tell the number of each entry
+        (``Event.seq``), it stays before a message until its last event was taken.
+        """
+        return self._unread.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        with self._turn:
+            event = None if self._is_over or self._unread.is_over else self._take()
+            if event is not None:
+                return event
+            self._is_over = True
+            if self._reader.last_failure is not None and not self._unread.is_over:
+                raise self._reader.last_failure
+            raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held between two steps."""
+
+    def _take(self) -> Event | None:
+        # The time the taker spends on an event does not count.
+        deadline = self._clock() + self._timeout_seconds
+        event = self._unread.take()
+        # However short the time, all that is there already is given.
+        is_at_end = False
+        while event is None and ((remaining_seconds := deadline - self._clock()) > 0 or not is_at_end):
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            batch = self._reader.read(hold_seconds, poll_limit(self._timeout_seconds, remaining_seconds))
+            self._unread.add(batch, self._now())
+            event = self._unread.take()
+            is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
+        return event
+
+
+class Watch:
+    """Calls back for each event, from a thread of its own, until it is stopped.
+
+    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept,
+    and the watch goes on. A failure that asking again would not mend ends it, logged and kept as well. In a child
+    process it is stopped: the thread stays with the parent.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        callback: Callable[[Event], object],
+        wants: Callable[[Event], bool],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._callback = callback
+        self._wants = wants
+        self._now = now
+        self._stopped = threading.Event()
+        self._calling = threading.RLock()
+        self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
+        self._thread.start()
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here, whatever its thread was about to do."""
+        self._stopped = threading.Event()
+        self._stopped.set()
+        self._calling = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still calls back."""
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        return self._reader.last_failure
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """What went wrong, oldest first; the newest 100 are kept."""
+        return tuple(self._errors)
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End it. No call begins after this returns; one that runs is given ``timeout`` seconds to end.
+
+        The thread ends with its open poll, after half a minute at most.
+        """
+        self._stopped.set()
+        if self._calling.acquire(timeout=timeout):
+            self._calling.release()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
+        except Exception as error:
+            # A client that is closed under an open poll fails it: after a stop that is no news.
+            if not self._stopped.is_set():
+                _log.exception("a watch ended")
+                self._errors.append(error)
+
+    def _deliver(self, batch: Batch) -> None:
+        for event in filter(self._wants, read_events(batch, self._now())):
+            with self._calling:
+                if self._stopped.is_set():
+                    return
+                try:
+                    self._callback(event)
+                except Exception as error:
+                    _log.exception("the callback of a watch failed")
+                    self._errors.append(error)

@@ -1,0 +1,105 @@
+"""A reader's own position in the notification log: what to ask next, and what an answer or a failure means for it.
+
+Nothing in here waits or does I/O. Source: wire.md 4.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.backoff import Backoff
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.operations import Poll
+from mirror_sdk._visible import visible_line
+from mirror_sdk.errors import (
+    BadRequest,
+    ChannelGone,
+    ConnectionFailed,
+    LimitExceeded,
+    MirrorError,
+    ServerError,
+    UnexpectedAnswer,
+)
+from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Gap
+
+CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
+
+
+def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
+    """How long a poll may take, of which so much is left of a wait; a look is no wait, and has no limit of its own."""
+    # The service holds it for whole seconds.
+    return max(0.0, remaining_seconds) + 1 if timeout_seconds > 0 else math.inf
+
+
+class LogCursor:
+    """The position. Failures that may pass leave it where it is, so that nothing is lost by them.
+
+    Attributes:
+        seq: Number of the last entry that was read; ``None`` until the end of the log is known.
+        served_at: What the last answer told of its instant; see :class:`Batch`.
+        is_lost: Whether the log began anew and its end is to be asked for; that is not put off, since a program that
+            only looks what is there would never find it.
+        last_failure: Why the last poll failed; ``None`` when it did not.
+    """
+
+    def __init__(self, seq: int | None, backoff: Backoff) -> None:
+        self.seq = seq
+        self.served_at: datetime | None = None
+        self.is_lost = False
+        self.last_failure: MirrorError | None = None
+        self._backoff = backoff
+
+    def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:
+        """Ask where the log ends."""
+        return _operations.poll_log(None, hold_seconds=0, within_seconds=within_seconds, max_retries=None)
+
+    def next_poll(self, hold_seconds: float, within_seconds: float = math.inf) -> Operation[Poll]:
+        """Ask for what follows the position, or for the position while there is none."""
+        hold_seconds = 0 if self.seq is None else hold_seconds
+        return _operations.poll_log(self.seq, hold_seconds=hold_seconds, within_seconds=within_seconds)
+
+    def answered(self, poll: Poll) -> Batch:
+        """Move on behind what was read.
+
+        Raises:
+            UnexpectedAnswer: It is what was read before, or its entries have numbers that cannot be.
+        """
+        if poll.message and self.seq is not None and poll.cursor <= self.seq:
+            raise UnexpectedAnswer(
+                f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
+            )
+        entries = Entries(poll.message)
+        if fault := entries.fault(self.seq, poll.cursor):
+            raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
+        # Not before all of it was looked at: an answer that cannot be is asked for again from the same position.
+        self._backoff.succeeded()
+        self.last_failure = None
+        self.is_lost = False
+        self.seq, self.served_at = poll.cursor, poll.served_at
+        return Batch(entries, poll.cursor, poll.gap, poll.served_at)
+
+    def failed(self, error: MirrorError) -> tuple[Batch, float]:
+        """What a failure means, and how many seconds to wait before the next poll.
+
+        A log that is shorter than the position is a new one: its end is the new position, and that is a loss. A
+        channel that was deleted is only a position; the log behind it is still there.
+
+        Raises:
+            MirrorError: The failure itself, when asking again would not help.
+        """
+        self.is_lost = isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG
+        if self.is_lost:
+            self.seq = None
+            # It was answered: a failure before it, such as that of a restart, is over.
+            self.last_failure = None
+            return Batch(gap=Gap(None, None)), self._backoff.failed()
+        if isinstance(error, LimitExceeded | ServerError):
+            delay_seconds = self._backoff.failed(error.retry_after_seconds)
+        elif isinstance(error, ConnectionFailed | ChannelGone):
+            delay_seconds = self._backoff.failed()
+        else:
+            raise error
+        self.last_failure = error
+        return NOTHING, delay_seconds

@@ -1,0 +1,139 @@
+"""What came in: the entries of notification messages, and the answers among them that somebody expects.
+
+Nothing in here waits, locks or does I/O.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from weakref import WeakValueDictionary
+
+from mirror_sdk.wire.entries import Entry, Unreadable
+from mirror_sdk.wire.notifications import AsyncResponse
+
+UNCLAIMED_KEPT = 10_000
+UNREADABLE_KEPT = 100
+
+
+class Expectation:
+    """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
+
+    ``received_seconds`` is when, by a clock that never jumps, and ``received_at`` by the clock on the wall here.
+    ``lost`` is what of the log was gone before it could be read while the answer was awaited, by its first and last
+    number as far as they are known: the answer may be in it. It is ``None`` where nothing was, or that has been told.
+    """
+
+    __slots__ = ("__weakref__", "answer", "async_id", "lost", "received_at", "received_seconds")
+
+    def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
+        self.async_id = async_id
+        self.answer = answer
+        self.received_at: datetime | None = None
+        self.received_seconds: float | None = None
+        self.lost: tuple[int | None, int | None] | None = None
+
+
+class Inbox:
+    """Brings each answer to whoever expects it, once.
+
+    An expectation lives as long as somebody holds it. So a wait that timed out can be taken up again, and a request
+    nobody asks about leaves nothing behind. Answers nobody expects (yet) are kept, the newest ``keep`` of them.
+
+    Attributes:
+        duplicates: How many answers came again for an expectation that had its own.
+        dropped: How many unclaimed answers had to make room for newer ones.
+        unreadable: How many entries could not be read; the newest stand in ``newest_unreadable``.
+    """
+
+    def __init__(
+        self,
+        keep: int = UNCLAIMED_KEPT,
+        now: Callable[[], datetime] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keep = keep
+        self._clock = clock
+        self._now = now or partial(datetime.now, UTC)
+        # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
+        self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
+        self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
+        self.duplicates = 0
+        self.dropped = 0
+        self.unreadable = 0
+        self.newest_unreadable: deque[Unreadable] = deque(maxlen=UNREADABLE_KEPT)
+
+    @property
+    def unclaimed(self) -> int:
+        """How many answers are kept that nobody expects."""
+        return len(self._unclaimed)
+
+    @property
+    def waiting(self) -> int:
+        """How many answers are expected that have not come."""
+        return sum(expectation.answer is None for expectation in list(self._expectations.values()))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody expects an answer that has not come."""
+        return self.waiting == 0
+
+    def expect(self, async_id: str) -> Expectation:
+        """The place for the answer to a request; to be asked for before the request is sent, so no answer is early."""
+        expectation = self._expectations.get(async_id)
+        if expectation is None:
+            expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
+            self._expectations[async_id] = expectation
+        return expectation
+
+    def feed(self, entries: Iterable[Entry]) -> set[str]:
+        """Hand out the answers among the entries and note what cannot be read; other entries are not looked at.
+
+        Returns:
+            The names of the lists in which something could not be read.
+        """
+        unreadable: set[str] = set()
+        for entry in entries:
+            if isinstance(entry.body, AsyncResponse):
+                self._deliver(entry.body)
+            elif isinstance(entry.body, Unreadable):
+                self.unreadable += 1
+                self.newest_unreadable.append(entry.body)
+                unreadable.add(entry.key)
+        return unreadable
+
+    def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
+        """Entries of the log are gone, among which any answer may be that has not come."""
+        for expectation in list(self._expectations.values()):
+            if expectation.answer is None:
+                expectation.lost = (first_seq, last_seq)
+
+    def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
+        """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""
+        for entry in entries:
+            if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
+                awaited.discard(entry.body.id)
+                self._deliver(entry.body)
+
+    def _deliver(self, answer: AsyncResponse) -> None:
+        expectation = self._expectations.get(answer.id)
+        if expectation is None:
+            self._keep_unclaimed(answer)
+        elif expectation.answer is None:
+            expectation.answer = answer
+            expectation.received_at = self._now()
+            expectation.received_seconds = self._clock()
+        else:
+            self.duplicates += 1
+
+    def _keep_unclaimed(self, answer: AsyncResponse) -> None:
+        if answer.id in self._unclaimed:
+            self.duplicates += 1
+            return
+        self._unclaimed[answer.id] = answer
+        if len(self._unclaimed) > self._keep:
+            self._unclaimed.popitem(last=False)
+            self.dropped += 1

@@ -1,0 +1,196 @@
+"""The network of the synchronous client: what httpx sends over, with every wait bounded by what is left of a call.
+
+httpx bounds each single wait for a piece of an answer, so that a service which sends a byte now and then is never late.
+What reads from the sockets here knows when the call ends: a :class:`~mirror_sdk._service.deadline.Deadline` comes as
+the time-out of each wait, and is asked anew. The event loop needs nothing of this: a task is cancelled where it waits.
+"""
+
+from __future__ import annotations
+
+# What looks a name up imports it, and a fork in the middle of that leaves it locked in the child.
+import encodings.idna  # noqa: F401
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from typing import Any
+
+import httpcore
+import httpx
+
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.environment import certificates_for, proxy_for
+
+_CONNECTIONS: dict[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
+"""The limits of the pool of connections, as httpx has them."""
+_SENT_AT_ONCE = 64 * 1024
+
+
+class Network(httpx.BaseTransport):
+    """Carries requests over the connections of one pool, through the proxy that the environment names for the address.
+
+    Args:
+        base_url: Where the requests go.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self._pool = _pool(httpx.URL(base_url))
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; the body of the answer is read as it is wanted."""
+        url = request.url
+        sent = httpcore.Request(
+            method=request.method,
+            url=httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _told_by_httpx():
+            answer = self._pool.handle_request(sent)
+        return httpx.Response(
+            answer.status, headers=answer.headers, stream=_Arriving(answer), extensions=answer.extensions
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+
+class _Arriving(httpx.SyncByteStream):
+    """The body of an answer."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _told_by_httpx():
+            yield from self._answer.iter_stream()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+@contextmanager
+def _told_by_httpx() -> Iterator[None]:
+    """Errors of the connection as httpx has them, under the same names."""
+    try:
+        yield
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
+        told: type[httpx.RequestError] = getattr(httpx, type(exc).__name__)
+        raise told(str(exc)) from exc
+
+
+def _pool(base_url: httpx.URL) -> httpcore.ConnectionPool:
+    options = {**_CONNECTIONS, "ssl_context": certificates_for(base_url), "network_backend": _Backend()}
+    proxy = proxy_for(base_url)
+    if proxy is None:
+        return httpcore.ConnectionPool(**options)
+    url = proxy.url
+    address = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    if url.scheme.startswith("socks"):
+        return httpcore.SOCKSProxy(address, proxy_auth=proxy.raw_auth, **options)
+    return httpcore.HTTPProxy(address, proxy_auth=proxy.raw_auth, proxy_headers=proxy.headers.raw, **options)
+
+
+class _Backend(httpcore.NetworkBackend):
+    """Makes connections."""
+
+    def __init__(self) -> None:
+        self._backend = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of a name that answers, all of them within the time."""
+        *others, last = addresses = _addresses(host, port, timeout)
+        for address in others:
+            left = _left(timeout, httpcore.ConnectTimeout)
+            # Each has its share, so that one that says nothing leaves time for the next.
+            share = None if left is None else left / len(addresses)
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options), timeout)
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._backend.connect_tcp(last, port, left, local_address, socket_options), timeout)
+
+
+def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
+    """What a name stands for; the system sets no limit to its search, so it is made on a thread that can be left."""
+    try:
+        ip_address(host)
+    except ValueError:
+        found: Future[list[Any]] = Future()
+        threading.Thread(target=_resolve, args=(host, port, found), daemon=True, name="mirror-name").start()
+        try:
+            entries = found.result(_left(timeout, httpcore.ConnectTimeout))
+        except TimeoutError:
+            raise httpcore.ConnectTimeout(f"the name {host} was not resolved in time") from None
+        except (OSError, UnicodeError) as exc:
+            raise httpcore.ConnectError(str(exc)) from exc
+        return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+    return [host]
+
+
+def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
+    try:
+        found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except Exception as exc:
+        found.set_exception(exc)
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection that waits no longer than the call may take.
+
+    Args:
+        stream: The connection.
+        connecting: The limit on making it, which also holds where httpcore gives none: to what a SOCKS proxy is told.
+    """
+
+    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None) -> None:
+        self._stream = stream
+        self._connecting = connecting
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """What has come, once something has."""
+        return self._stream.read(max_bytes, self._left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it."""
+        for begin in range(0, len(buffer), _SENT_AT_ONCE):
+            self._stream.write(buffer[begin : begin + _SENT_AT_ONCE], self._left(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        """Close it."""
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        """The same connection, encrypted."""
+        left = self._left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._connecting)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What is known of it."""
+        return self._stream.get_extra_info(info)
+
+    def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
+        return _left(self._connecting if timeout is None else timeout, over)
+
+
+def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
+    """How many seconds this wait may take; ``None`` for any number of them."""
+    if not isinstance(timeout, Deadline):
+        return timeout
+    left = timeout.left
+    if not left:
+        raise over("the time of the call is over")
+    return left

@@ -1,0 +1,614 @@
+"""What to send for each operation of the interface, and how to read what comes back. Nothing in here does I/O.
+
+A client only sends: it makes an HTTP request of an :class:`Operation` and hands the answer to its ``finish``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias, TypeGuard, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from mirror_sdk._arguments import shown, text
+from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._visible import visible_line
+from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.channel import CallbackRegistration
+from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody, Method, WaitingRequestPage
+from mirror_sdk.wire.directory import (
+    FILTER_OPERATORS,
+    MAX_LIMIT,
+    MIN_LIMIT,
+    Device,
+    DeviceContacts,
+    DevicePage,
+    EndpointResource,
+)
+from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.health import OK, SERVICE, Health
+from mirror_sdk.wire.model import Timestamp, write_timestamp
+from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.subscriptions import (
+    PRESUBSCRIPTION_RULES,
+    SUBSCRIPTION_ENDED,
+    PresubscriptionRule,
+    SubscriptionState,
+)
+
+M = TypeVar("M")
+RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
+"""A presubscription rule, or a mapping of its members."""
+
+_NOT_FOUND = frozenset({404})
+_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+_RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What one poll of the notification log gave.
+
+    Attributes:
+        cursor: The reader's new position.
+        message: What was read.
+        gap: What was lost before it.
+        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
+            ``cursor``; ``None`` where it does not tell. What it takes in within the same millisecond may stand behind.
+            A message that is full tells the instant of its last entry.
+    """
+
+    cursor: int
+    message: Mapping[str, Any]
+    gap: Gap | None
+    served_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """The presubscription rules of an application, and the tag they can be changed by; ``None`` where none is told."""
+
+    rules: list[PresubscriptionRule]
+    tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the service tells of a device request it took, by its own clock; ``None`` where it does not tell.
+
+    Attributes:
+        at: When it took the request; of a repeated async-id the first time.
+        expires_at: Until when the request may wait for the device.
+    """
+
+    at: datetime | None
+    expires_at: datetime | None
+
+
+# Devices
+
+
+def get_device_object(device_id: str) -> Operation[DeviceObject]:
+    """E1. Source: wire.md 1."""
+
+    def read(answer: Answer) -> DeviceObject:
+        found = read_json(DeviceObject.model_validate_json)(answer)
+        _require_device(device_id, found.device_id)
+        return found
+
+    return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
+
+
+def read_device_object(device_id: str, take: Callable[[DeviceObject], M]) -> Operation[M]:
+    """E1, of which no more is kept than what is taken of it where the answer is read.
+
+    Thousands of objects that live until an event loop comes to them have Python look for garbage again and again, for
+    which all threads stand still. Source: wire.md 1.
+    """
+    asked = get_device_object(device_id)
+    return Operation(asked.method, asked.path, lambda answer: take(asked.read(answer)))
+
+
+def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
+    """All conditions on the directory; what is ``None`` is none."""
+    return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
+
+
+def list_devices(
+    filters: Mapping[str, object], *, limit: int | None, after: str | None = None
+) -> Operation[DevicePage]:
+    """One page of the directory.
+
+    Args:
+        filters: Field, with or without an operator (``state``, ``created_at__gte``), to a text, an aware time, or a
+            list of them for ``in`` and ``nin``.
+        limit: How many devices are still wanted, ``None`` for all.
+        after: Last device id of the page before.
+
+    Raises:
+        ValueError: A time has no zone.
+
+    Source: wire.md 6.
+    """
+    page_size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
+    sent = filter_texts(filters)
+    params: dict[str, str | int] = {**sent, "limit": page_size}
+    if after is not None:
+        params["after"] = after
+
+    def read(answer: Answer) -> DevicePage:
+        page = read_json(DevicePage.model_validate_json)(answer)
+        for field in ("id", "endpoint_name", "endpoint_type", "state"):
+            require_asked(sent, field, [getattr(device, field) for device in page.data])
+        return page
+
+    return Operation("GET", routes.DEVICES, read, params=params)
+
+
+def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
+    """Conditions on the directory as they are sent.
+
+    Raises:
+        ValueError: A time has no zone, or there are several values where one is compared with.
+    """
+    for name, value in filters.items():
+        field, _, operator = name.partition("__")
+        if _is_several(value) and operator not in {"in", "nin"}:
+            raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
+    return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
+
+
+def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
+    """One page of the application's device requests that have no answer yet. Source: wire.md 2, an extension."""
+    path = routes.WAITING_REQUESTS if device_id is None else of_device(routes.DEVICE_REQUESTS, device_id)
+    params: dict[str, str | int] = {"limit": MAX_LIMIT}
+    if after is not None:
+        params["after"] = after
+
+    def read(answer: Answer) -> WaitingRequestPage:
+        page = read_json(WaitingRequestPage.model_validate_json)(answer)
+        for request in page.data if device_id is not None else ():
+            _require_device(device_id, request.device_id)
+        return page
+
+    return Operation("GET", path, read, params=params)
+
+
+class Pages:
+    """Follows the pages of one list to its end, which a service that gives a page again would never come to."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._bounds: set[str] = set()
+
+    def next_after(self, page: DevicePage | WaitingRequestPage) -> str | None:
+        """The id to ask for the next page with; ``None`` when there is none.
+
+        Raises:
+            UnexpectedAnswer: What it begins or ends with stood in an earlier page, or it has nothing and says that
+                there is more.
+        """
+        self._count += 1
+        ids = [entry.id if isinstance(entry, Device) else entry.async_response_id for entry in page.data]
+        bounds = {*ids[:1], *ids[-1:]}
+        if again := sorted(bounds & self._bounds):
+            raise UnexpectedAnswer(
+                f"page {self._count} of the list has {visible_line(again[0])} again, which an earlier page had;"
+                " does this service take no after=?"
+            )
+        if page.has_more and not ids:
+            raise UnexpectedAnswer(f"page {self._count} of the list is empty and says that there is more")
+        self._bounds |= bounds
+        return ids[-1] if page.has_more else None
+
+
+def get_directory_device(device_id: str) -> Operation[Device]:
+    """A device as the directory knows it. Source: wire.md 6."""
+
+    def read(answer: Answer) -> Device:
+        found = read_json(Device.model_validate_json)(answer)
+        _require_device(device_id, found.id)
+        return found
+
+    return Operation("GET", of_device(routes.DEVICE, device_id), read)
+
+
+def get_device_contacts(device_id: str) -> Operation[list[datetime]]:
+    """When a device was heard lately, as far as the application was told of it. Source: wire.md 6 [+]."""
+
+    def read(answer: Answer) -> list[datetime]:
+        found = read_json(DeviceContacts.model_validate_json)(answer)
+        _require_device(device_id, found.device_id)
+        return found.heard_at
+
+    return Operation("GET", of_device(routes.DEVICE_CONTACTS, device_id), read)
+
+
+def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
+    """The resources a device has now. Source: wire.md 6."""
+    return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
+
+
+def place_device_request(
+    device_id: str,
+    async_id: str,
+    *,
+    method: Method,
+    path: str,
+    payload: bytes | None = None,
+    content_type: str | None = None,
+    accept: str | None = None,
+    expiry_seconds: int | None = None,
+) -> Operation[Accepted]:
+    """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
+
+    Raises:
+        ValueError: Something cannot be sent; the message names it.
+    """
+    parse_path(text("path", path))
+    if not re.fullmatch(ASYNC_ID_PATTERN, text("async_id", async_id), re.ASCII):
+        raise ValueError(f"async_id {async_id!r} must be 1 to 64 letters, digits, '_' or '-'")
+    given = {
+        "method": method,
+        "uri": path,
+        "payload-b64": None if payload is None else b64encode(payload).decode(),
+        "content-type": content_type,
+        "accept": accept,
+        "expiry_seconds": expiry_seconds,
+    }
+    return Operation(
+        "POST",
+        of_device(routes.DEVICE_REQUESTS, device_id),
+        partial(_read_accepted, async_id),
+        params={"async-id": async_id},
+        json=checked_body(DeviceRequestBody, given),
+        # The async-id makes it one request, however often it is sent.
+        is_repeatable=True,
+    )
+
+
+# Subscriptions
+
+
+def get_presubscriptions() -> Operation[RuleList]:
+    """The rules as they were put. Source: wire.md 3."""
+    return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
+
+
+def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str | None = None) -> Operation[None]:
+    """E3: replace all rules; with the tag of those that were read only while they are the same.
+
+    Source: specification E3; wire.md 3, where the tag is an extension.
+
+    Raises:
+        TypeError: A single rule was given where a list of them belongs.
+        ValueError: A rule cannot be sent; the message names what is wrong with it.
+    """
+    return Operation(
+        "PUT",
+        routes.PRESUBSCRIPTIONS,
+        nothing,
+        params={"apply": "now"} if apply_now else {},
+        headers={} if tag is None else {"If-Match": tag},
+        json=[rule.to_wire() for rule in checked_rules(rules)],
+    )
+
+
+def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
+    """Rules of what a user gives for them.
+
+    Raises:
+        TypeError: A single rule was given where a list of them belongs.
+        ValueError: A rule cannot be sent; the message names what is wrong with it.
+    """
+    # All of them can be iterated over too.
+    if isinstance(rules, PresubscriptionRule | Mapping | str):
+        raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
+    return _checked(PRESUBSCRIPTION_RULES.validate_python, list(rules))
+
+
+def delete_presubscriptions() -> Operation[None]:
+    """Remove all rules. Source: wire.md 3."""
+    return Operation("DELETE", routes.PRESUBSCRIPTIONS, nothing)
+
+
+def put_subscription(device_id: str, path: str) -> Operation[None]:
+    """Subscribe one resource. Source: wire.md 3."""
+    return Operation("PUT", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
+
+
+def get_subscription(device_id: str, path: str) -> Operation[bool]:
+    """Whether there is a subscription of this resource that the device has not refused. Source: wire.md 3."""
+    route = of_resource(routes.SUBSCRIPTION, device_id, path)
+    return Operation("GET", route, lambda answer: _read_subscription(answer).is_held, also_reads=_NOT_FOUND)
+
+
+def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
+    """What became of the subscription of this resource. Source: wire.md 3."""
+    route = of_resource(routes.SUBSCRIPTION, device_id, path)
+    return Operation("GET", route, _read_subscription, also_reads=_NOT_FOUND)
+
+
+def delete_subscription(device_id: str, path: str) -> Operation[None]:
+    """End the subscription of one resource. Source: wire.md 3."""
+    return Operation("DELETE", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
+
+
+def list_subscriptions(device_id: str) -> Operation[list[str]]:
+    """The subscribed paths of a device, none when the service knows of none. Source: wire.md 3."""
+    route = of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
+    return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
+
+
+def delete_subscriptions(device_id: str) -> Operation[None]:
+    """End all subscriptions of a device. Source: wire.md 3."""
+    return Operation("DELETE", of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), nothing)
+
+
+# Notification channel, service
+
+
+def poll_log(
+    after: int | None, *, hold_seconds: float, within_seconds: float = math.inf, max_retries: int | None = 0
+) -> Operation[Poll]:
+    """Read the notification log behind a position; ``None`` asks for the position of its end. Source: wire.md 4.
+
+    The wire takes whole seconds, so the hold is rounded up. A poll is not sent again: its reader goes on by itself.
+    """
+    hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
+    params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
+    return Operation(
+        "GET",
+        routes.PULL,
+        partial(_read_poll, after),
+        params=params,
+        hold_seconds=hold,
+        within_seconds=within_seconds,
+        max_retries=max_retries,
+    )
+
+
+def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
+    """Register a webhook whose messages tell all they can. Source: specification E4; wire.md 4.
+
+    ``with_seq`` asks for the numbers of the entries too, an extension.
+
+    Raises:
+        ValueError: The URL or the headers cannot be registered.
+    """
+    registration = _checked(
+        CallbackRegistration.model_validate,
+        {
+            "url": url,
+            "headers": dict(headers),
+            "serialization": {
+                "type": "v2",
+                "cfg": {
+                    "include_timestamp": True,
+                    "include_uid": True,
+                    "include_original_ep": True,
+                    "deregistrations_as_object": True,
+                    **({"include_seq": True} if with_seq else {}),
+                },
+            },
+        },
+    )
+    return Operation("PUT", routes.CALLBACK, nothing, json=registration.to_wire())
+
+
+def delete_callback() -> Operation[bool]:
+    """Remove the webhook; gives whether there was one. Source: specification E4; wire.md 4."""
+    return Operation("DELETE", routes.CALLBACK, lambda answer: answer.status_code != 404, also_reads=_NOT_FOUND)
+
+
+def delete_poll_channel() -> Operation[None]:
+    """End the long-polling channel and every open poll. Source: wire.md 4."""
+    return Operation("DELETE", routes.PULL, nothing)
+
+
+def get_health() -> Operation[bool]:
+    """Whether a mirror is up."""
+    return Operation("GET", routes.HEALTH, _read_health, max_retries=0)
+
+
+# Building
+
+
+def of_device(route: str, device_id: str) -> str:
+    if text("device_id", device_id) in {"", ".", ".."}:
+        raise ValueError(f"{device_id!r} is not a device id; list_devices() shows the known ones")
+    return route.format(device_id=quote(device_id, safe=""))
+
+
+def of_resource(route: str, device_id: str, path: str) -> str:
+    parse_path(text("path", path))
+    return of_device(route.replace("{path}", path), device_id)
+
+
+def _filter_name(name: str) -> str:
+    return name if name.rpartition("__")[2] in FILTER_OPERATORS else f"{name}__eq"
+
+
+def _filter_text(name: str, value: object) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
+        return write_timestamp(value)
+    if _is_several(value):
+        return ",".join(_filter_text(name, part) for part in value)
+    return str(value)
+
+
+def _is_several(value: object) -> TypeGuard[Collection[object]]:
+    return isinstance(value, Sequence | set | frozenset) and not isinstance(value, str)
+
+
+def checked_body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
+    """The JSON of what was given, checked; ``None`` is left out."""
+    body = {name: value for name, value in given.items() if value is not None}
+    return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _checked(validate: Callable[[object], M], given: object) -> M:
+    try:
+        return validate(given)
+    except ValidationError as exc:
+        raise ValueError(first_fault(exc)) from exc
+
+
+# Reading
+
+
+def nothing(_: Answer) -> None:
+    return None
+
+
+def _read_health(answer: Answer) -> bool:
+    health = read_json(Health.model_validate_json)(answer)
+    # Others call themselves "ok" too. An early mirror does not tell what it is, but gives each request an id.
+    is_mirror = health.service == SERVICE or (
+        health.service is None and _REQUEST_ID.fullmatch(answer.headers.get(routes.REQUEST_ID_HEADER, "")) is not None
+    )
+    return is_mirror and health.status == OK
+
+
+def _read_rules(answer: Answer) -> RuleList:
+    tag = answer.headers.get("ETag", "")
+    # What no header can carry is none.
+    is_tag = tag.isascii() and tag.isprintable() and tag.strip() != ""
+    return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(answer), tag if is_tag else None)
+
+
+def _read_subscription(answer: Answer) -> SubscriptionState:
+    if answer.status_code == 404:
+        is_ended = read_error_body(answer).reason == SUBSCRIPTION_ENDED
+        return SubscriptionState.ENDED if is_ended else SubscriptionState.NONE
+    try:
+        return SubscriptionState(answer.headers.get(routes.SUBSCRIPTION_HEADER, ""))
+    except ValueError:  # a service that does not tell, or a later one that knows more
+        return SubscriptionState.ASKED
+
+
+def _read_uri_list(answer: Answer) -> list[str]:
+    if answer.status_code == 404:
+        return []
+    try:
+        paths = answer.content.decode().split()
+        for path in paths:
+            parse_path(path)
+    except ValueError as exc:
+        raise UnexpectedAnswer(f"the answer is no list of resource paths: {visible_line(str(exc))}") from exc
+    return paths
+
+
+def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
+    """Make sure that what an answer tells of devices is what was asked for.
+
+    Args:
+        filters: The conditions that were sent.
+        field: The field of the directory, such as ``id``.
+        found: What each device has there; ``None`` where the answer does not tell.
+
+    Raises:
+        UnexpectedAnswer: A device does not meet the conditions; the message names both.
+    """
+    named = list(found)
+    for name, asked in filters.items():
+        about, _, operator = name.rpartition("__")
+        if about != field or operator not in _MEETS:
+            continue
+        meets = _MEETS[operator](asked)
+        for one in named:
+            if one is not None and not meets(one):
+                raise UnexpectedAnswer(
+                    f"asked for devices with {name}={_shown(asked)}, and the answer has one with {field} {_shown(one)}"
+                )
+
+
+def _one_of(asked: str) -> Callable[[str], bool]:
+    return frozenset(asked.split(",")).__contains__
+
+
+_MEETS: dict[str, Callable[[str], Callable[[str], bool]]] = {
+    "eq": lambda asked: lambda found: found == asked,
+    "in": _one_of,
+    "gt": lambda asked: lambda found: found > asked,
+    "gte": lambda asked: lambda found: found >= asked,
+    "lt": lambda asked: lambda found: found < asked,
+    "lte": lambda asked: lambda found: found <= asked,
+}
+
+
+def _require_device(asked: str | None, found: str) -> None:
+    if found != asked:
+        raise UnexpectedAnswer(f"asked about device {_shown(asked)}, and the answer is about {_shown(found)}")
+
+
+def _shown(text: object) -> str:
+    return visible_line(repr(text))
+
+
+def _read_accepted(async_id: str, answer: Answer) -> Accepted:
+    # A service may say nothing at all.
+    named = _read_object(answer.content).get("async-response-id", async_id) if answer.content.strip() else async_id
+    if named != async_id:
+        raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
+    return Accepted(
+        at=_read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
+        expires_at=_read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
+    )
+
+
+def _read_instant(header: str | None) -> datetime | None:
+    try:
+        return _INSTANT.validate_python(header).astimezone(UTC)
+    except (ValidationError, OverflowError):  # a service that does not tell; what was asked for is done in any case
+        return None
+
+
+def _read_poll(after: int | None, answer: Answer) -> Poll:
+    cursor = answer.headers.get(routes.CURSOR_HEADER, "")
+    if not cursor.isdecimal():
+        raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
+    if len(cursor) > routes.MAX_SEQ_DIGITS:
+        raise UnexpectedAnswer(
+            f"the answer to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
+        )
+    if after is not None and int(cursor) < after:
+        raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
+    message = _read_object(answer.content) if answer.status_code != 204 else {}
+    return Poll(
+        int(cursor),
+        message,
+        _read_gap(answer.headers.get(routes.GAP_HEADER)),
+        served_at=_read_instant(answer.headers.get(routes.TIME_HEADER)),
+    )
+
+
+def _read_object(content: bytes) -> Mapping[str, Any]:
+    try:
+        message = json.loads(content)
+    except (ValueError, RecursionError) as exc:
+        raise UnexpectedAnswer(f"the answer is no JSON: {exc}") from exc
+    if not isinstance(message, dict):
+        raise UnexpectedAnswer(f"the answer is a {type(message).__name__}, not an object")
+    return message
+
+
+def _read_gap(header: str | None) -> Gap | None:
+    if header is None:
+        return None
+    number = rf"\s*(\d{{1,{routes.MAX_SEQ_DIGITS}}})\s*"
+    numbers = re.fullmatch(f"{number}-{number}", header)
+    return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)

@@ -1,0 +1,172 @@
+"""What both kinds of handles of a device request have: what was asked of which device, and the answer.
+
+Source: specification E2 and 6; wire.md 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from mirror_sdk._caller import Line
+from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._service.inbox import Expectation
+from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
+from mirror_sdk.values import NO_VALUE, Value, decode
+from mirror_sdk.wire.device_requests import Method
+from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.model import JsonForm, plain
+from mirror_sdk.wire.notifications import AsyncResponse
+
+LONGEST_DEFAULT_WAIT_SECONDS = 60.0
+ANSWER_MARGIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedRequest(JsonForm):
+    """A request the service has accepted, and how its answer is to be read.
+
+    In the examples ``request`` is a read that was answered.
+
+    Attributes:
+        async_id: What the request and its answer have in common.
+        device_id: The device that is asked.
+        path: The resource path.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+        issued_at: When this client began it, by the clock here, which may not be the service's.
+        expiry_seconds: For how long it may wait for the device; ``None`` leaves that to the service.
+        accepted_at: When the service accepted it, by the service's clock, and the first time where it was placed under
+            this async-id before. ``None`` for one that was taken up again, and where the service does not tell.
+        expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
+        asked: The value it is to write; ``None`` where it writes none.
+    """
+
+    async_id: str
+    device_id: str
+    path: str
+    method: Method
+    issued_at: datetime
+    expiry_seconds: int | None
+    accepted_at: datetime | None = None
+    expires_at: datetime | None = None
+    asked: Value | None = None
+    _expectation: Expectation
+    _begun_seconds: float | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a request cannot be sent to another process, for its client is here; take it up there with"
+            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, and the ``answer`` as far as it has come, for any JSON encoder; this asks nobody.
+
+        >>> request.to_dict()["path"], request.to_dict()["answer"]["status"]
+        ('/3303/0/5700', 200)
+        """
+        return {**JsonForm.to_dict(self), "answer": plain(self.answer)}
+
+    @property
+    def answer(self) -> AsyncResponse | None:
+        """The answer, if it has come; this asks nobody.
+
+        >>> request.answer.status
+        200
+        """
+        return self._expectation.answer
+
+    @property
+    def received_at(self) -> datetime | None:
+        """When this client received the answer, by the clock here; ``None`` before.
+
+        >>> request.received_at > request.issued_at
+        True
+        """
+        return self._expectation.received_at
+
+    @property
+    def latency(self) -> timedelta | None:
+        """How long it took from its begin until its answer was received, both here.
+
+        It is measured by this machine's monotonic clock, so that no clock that is wrong, set or simulated spoils it. A
+        look that comes late makes it longer. ``None`` before the answer, and for one that was taken up again.
+
+        >>> request.latency < timedelta(seconds=10)
+        True
+        """
+        received_seconds = self._expectation.received_seconds
+        if received_seconds is None or self._begun_seconds is None:
+            return None
+        # An answer that was here already belongs to an earlier request under the same async-id.
+        return timedelta(seconds=max(0.0, received_seconds - self._begun_seconds))
+
+    @property
+    def default_timeout_seconds(self) -> float:
+        """How long a wait lasts by default: until its expiry was told, and a minute at most."""
+        if self.expiry_seconds is None:
+            return LONGEST_DEFAULT_WAIT_SECONDS
+        return min(self.expiry_seconds + ANSWER_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
+
+    def read_failure(self, answer: AsyncResponse) -> DeviceRequestFailed | None:
+        """The error an answer tells of; ``None`` when the device did what it was asked."""
+        if 200 <= answer.status < 300:
+            return None
+        return device_request_failed(
+            category=answer.error or "UNKNOWN",
+            status=answer.status,
+            device_id=self.device_id,
+            path=self.path,
+            async_id=self.async_id,
+        )
+
+    def read_value(self, answer: AsyncResponse) -> Value:
+        """The value an answer brings; that of a write or an execution often brings none."""
+        if self.method != "GET" and not answer.payload:
+            return NO_VALUE
+        return decode(answer.payload, answer.ct, self.path)
+
+    def late(self, timeout_seconds: float) -> WaitTimeout:
+        """The error for a wait that is over."""
+        return WaitTimeout(
+            f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still "
+            "finish: ask the same handle again, give a longer timeout, or take it up from anywhere with"
+            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnplacedRequest(JsonForm):
+    """A request the service has not accepted, or not yet.
+
+    Attributes:
+        async_id: Under which it is or was to be placed.
+        device_id: The device to be asked.
+        path: The resource path.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+        asked: The value it is to write; ``None`` where it writes none.
+        issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
+        refusal: Why the service did not take it.
+        is_unknown: Whether it was tried without learning what became of it.
+    """
+
+    async_id: str
+    device_id: str
+    path: str
+    method: Method
+    asked: Value | None = None
+    issued_at: datetime | None = None
+    refusal: str | None = None
+    is_unknown: bool = False
+
+
+def warn_of_loss(requests: Iterable[object], called_from: Line | None = None) -> None:
+    """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
+    awaited = [one._expectation for one in requests if isinstance(one, PlacedRequest) and one.answer is None]
+    lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)
+    for expectation in awaited:
+        expectation.lost = None
+    for first_seq, last_seq in lost:
+        warn_of(Gap(first_seq, last_seq), called_from=called_from)

@@ -1,0 +1,55 @@
+"""Whether a request is sent again after a failure, and when. Nothing in here waits or does I/O."""
+
+from __future__ import annotations
+
+from mirror_sdk._service.backoff import Backoff
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, MirrorError
+
+_PASSING = frozenset({429, 502, 503, 504})
+"""Refusals that mean this moment; others do where the service says when to come again."""
+
+
+class Retries:
+    """The attempts of one call.
+
+    Args:
+        most_attempts: How many there may be.
+        longest_pause_seconds: For how long it may be put off at most, whatever is left of the call.
+        deadline: When the call ends.
+        backoff: How long the pauses are.
+    """
+
+    def __init__(
+        self, most_attempts: int, longest_pause_seconds: float, deadline: Deadline, backoff: Backoff | None = None
+    ) -> None:
+        self._most_attempts = most_attempts
+        self._longest_pause_seconds = longest_pause_seconds
+        self._deadline = deadline
+        self._backoff = backoff or Backoff()
+        self._attempts = 0
+
+    def pause_after(self, error: MirrorError) -> float:
+        """Seconds to wait before the next attempt.
+
+        Raises:
+            MirrorError: The error itself, where another attempt would not help, or there is none or no time left.
+        """
+        self._attempts += 1
+        if not isinstance(error, APIError | ConnectionFailed):
+            raise error
+        error.attempts = self._attempts
+        asked_seconds = error.retry_after_seconds if isinstance(error, APIError) else None
+        if self._attempts >= self._most_attempts or not _may_pass(error, asked_seconds):
+            raise error
+        pause_seconds = self._backoff.failed(asked_seconds)
+        # Rather the error now than the same after a wait that the call has no time for.
+        if pause_seconds > min(self._longest_pause_seconds, self._deadline.longest_pause):
+            raise error
+        return pause_seconds
+
+
+def _may_pass(error: APIError | ConnectionFailed, asked_seconds: float | None) -> bool:
+    if isinstance(error, APIError):
+        return error.status in _PASSING or asked_seconds is not None
+    return not isinstance(error, CallTimeout)

@@ -1,0 +1,118 @@
+"""How a client stands: what it last heard of the service, and what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk.errors import ConnectionFailed, MirrorError
+from mirror_sdk.wire.model import JsonForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientStatus(JsonForm):
+    """What ``client.status()`` gives; making it asks nobody.
+
+    Attributes:
+        base_url: Address of the service.
+        channel: Which channel brings notifications.
+        last_answer_at: When the service last answered anything, a refusal included, by the clock here.
+        failures: How many requests in a row had no answer.
+        last_failure: Why the last request or poll failed; ``None`` when it did not.
+        retry_in_seconds: How long the next poll is put off, because the last one failed.
+        position: Up to which number the notification log was read for answers; ``None`` before the first request.
+        waiting: How many device requests wait for their answer here.
+        unclaimed: How many answers are kept that nobody here waits for.
+        unreadable: How many entries this version could not read; they were kept as they are.
+        duplicates: How many answers came more than once.
+        dropped: How many unclaimed answers had to make room for newer ones.
+        watches: How many watches run.
+    """
+
+    base_url: str
+    channel: Literal["long polling", "webhook"]
+    last_answer_at: datetime | None
+    failures: int
+    last_failure: MirrorError | None
+    retry_in_seconds: float
+    position: int | None
+    waiting: int
+    unclaimed: int
+    unreadable: int
+    duplicates: int
+    dropped: int
+    watches: int
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the last request was answered."""
+        return self.last_answer_at is not None and self.failures == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it and ``is_connected``, for any JSON encoder; ``last_failure`` is its message."""
+        return {**JsonForm.to_dict(self), "is_connected": self.is_connected}
+
+    def __repr__(self) -> str:
+        state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"
+        if self.last_answer_at is None and self.failures == 0:
+            state = "not asked yet"
+        lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
+        if self.last_failure is not None:
+            lines.append(f"last failure: {self.last_failure}; next poll in {self.retry_in_seconds:.1f} s")
+        odd = {name: getattr(self, name) for name in ("unreadable", "duplicates", "dropped") if getattr(self, name)}
+        lines += [f"{count} {name}" for name, count in odd.items()]
+        return ", ".join(lines) + ">"
+
+
+class Contact:
+    """What was last heard of the service."""
+
+    def __init__(self) -> None:
+        self.last_answer_at: datetime | None = None
+        self.last_failure: ConnectionFailed | None = None
+        self.failures = 0
+
+    def answered(self) -> None:
+        """It answered, whatever it said."""
+        self.last_answer_at = datetime.now(UTC)
+        self.last_failure = None
+        self.failures = 0
+
+    def failed(self, failure: ConnectionFailed) -> None:
+        """There was no answer."""
+        self.last_failure = failure
+        self.failures += 1
+
+
+class Position(Protocol):
+    """How far a reader is."""
+
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def pause_seconds(self) -> float: ...
+    @property
+    def last_failure(self) -> MirrorError | None: ...
+
+
+def status_of(
+    base_url: str, contact: Contact, reader: Position, inbox: Inbox, *, is_pushed: bool, watches: int
+) -> ClientStatus:
+    """How a client with these parts stands."""
+    return ClientStatus(
+        base_url=base_url,
+        channel="webhook" if is_pushed else "long polling",
+        last_answer_at=contact.last_answer_at,
+        failures=contact.failures,
+        last_failure=contact.last_failure or reader.last_failure,
+        retry_in_seconds=reader.pause_seconds,
+        position=reader.position,
+        waiting=inbox.waiting,
+        unclaimed=inbox.unclaimed,
+        unreadable=inbox.unreadable,
+        duplicates=inbox.duplicates,
+        dropped=inbox.dropped,
+        watches=watches,
+    )

@@ -1,0 +1,78 @@
+"""What a reader brought and nobody has taken yet, one event after another, and the position behind what was taken.
+
+Nothing in here waits or does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import chain
+
+from mirror_sdk._caller import Line
+from mirror_sdk._service.gaps import warn_of
+from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
+from mirror_sdk.wire.entries import Batch
+
+
+class Unread:
+    """Events to be taken, of those that are wanted.
+
+    Args:
+        position: Number of the entry behind which they begin; ``None`` while it is not known.
+        limit: How many are taken at most.
+        wants: Which ones are wanted.
+        called_from: The line that warnings point at where none of a program calls.
+
+    Attributes:
+        position: Number of the entry to go on behind, exact after each event; what is not wanted is passed over.
+    """
+
+    def __init__(
+        self,
+        position: int | None,
+        limit: int | None,
+        wants: Callable[[Event], bool] = every_event,
+        called_from: Line | None = None,
+    ) -> None:
+        self._called_from = called_from
+        self.position = position
+        self.wants = wants
+        self._left = limit
+        self._events: Iterator[tuple[Event, int | None]] = iter(())
+        self._end = position
+        self._told: set[str] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether as many were taken as were wanted."""
+        return self._left == 0
+
+    def add(self, batch: Batch, received_at: datetime) -> None:
+        """Take what a look into the log gave, once all of the one before is taken; a loss is said aloud."""
+        self._events, self._told = read_positions(batch, self.position, received_at), set()
+        self._end = batch.seq
+        warn_of(batch.gap, (), self._called_from)
+
+    def take(self) -> Event | None:
+        """The next event; ``None`` where there is none."""
+        for event, position in self._events:
+            if self.wants(event):
+                self._warn(event, position)
+                self._left = None if self._left is None else self._left - 1
+                self.position = position
+                return event
+            self.position = position
+        if self._end is not None:
+            self.position = self._end
+        return None
+
+    def _warn(self, event: Event, position: int | None) -> None:
+        """Say once of a list that something in it could not be read."""
+        unreadable = unreadable_keys([event]) - self._told
+        if unreadable:
+            # It comes at the next step where a warning is an error.
+            self._events = chain([(event, position)], self._events)
+            self._told |= unreadable
+            warn_of(None, unreadable, self._called_from)
+            next(self._events)

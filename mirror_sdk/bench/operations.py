@@ -1,0 +1,127 @@
+"""What to send to the bench, and how to read what comes back. Nothing in here does I/O. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from mirror_sdk._service.operation import Answer, Operation, read_json
+from mirror_sdk._service.operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk._service.steps import Steps
+from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
+from mirror_sdk.values import TEXT_PLAIN, encode
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.bench import (
+    BenchAdvance,
+    BenchClock,
+    BenchDevice,
+    BenchDeviceAdded,
+    BenchDeviceList,
+    BenchDevicePatch,
+    BenchNewDevice,
+    BenchResourceBody,
+)
+
+T = TypeVar("T")
+
+_LONGEST_ADVANCE_SECONDS = 600
+"""Everything that falls due on the way happens before the answer to an advance of the clock."""
+
+
+def list_bench_devices() -> Operation[list[BenchDevice]]:
+    """The simulated devices and their state."""
+    return Operation("GET", routes.BENCH_DEVICES, _read_devices)
+
+
+def add_bench_device(given: Mapping[str, object]) -> Operation[str]:
+    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
+    return Operation("POST", routes.BENCH_DEVICES, _read_id, json=checked_body(BenchNewDevice, given))
+
+
+def patch_bench_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
+    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
+    route = of_device(routes.BENCH_DEVICE, device_id)
+    return Operation("PATCH", route, nothing, json=checked_body(BenchDevicePatch, given))
+
+
+def put_bench_resource(device_id: str, path: str, value: object, flags: Mapping[str, object]) -> Operation[None]:
+    """A simulated device changes a value of its own, or gets a resource.
+
+    Raises:
+        ValueError: They cannot be sent.
+        ValueRefused: The value does not go with what is declared for the path.
+    """
+    route = of_resource(routes.BENCH_RESOURCE, device_id, path)
+    # What a device has itself is no write: measured values are declared read-only.
+    told = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+    return Operation("PUT", route, nothing, json=checked_body(BenchResourceBody, {"value": told, **flags}))
+
+
+def delete_bench_resource(device_id: str, path: str) -> Operation[None]:
+    """A simulated device removes a resource."""
+    return Operation("DELETE", of_resource(routes.BENCH_RESOURCE, device_id, path), nothing)
+
+
+def bench_registration(device_id: str, method: str) -> Operation[None]:
+    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
+    return Operation(method, of_device(routes.BENCH_REGISTRATION, device_id), nothing)
+
+
+def get_bench_clock() -> Operation[BenchClock]:
+    """The service's clock."""
+    return Operation("GET", routes.BENCH_CLOCK, read_json(BenchClock.model_validate_json))
+
+
+def advance_bench_clock(amount: float | timedelta) -> Operation[BenchClock]:
+    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
+    json_body = checked_body(BenchAdvance, {"advance_seconds": seconds})
+    return Operation(
+        "POST",
+        routes.BENCH_CLOCK,
+        read_json(BenchClock.model_validate_json),
+        json=json_body,
+        hold_seconds=_LONGEST_ADVANCE_SECONDS,
+    )
+
+
+def tell_bench(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Steps[T]:
+    """Send what a simulated device is to do. The bench itself is asked for names: its key need not be one that reads.
+
+    Raises:
+        NotFound: There is no such simulated device.
+        TypeError: It is no device.
+        ValueError: Something cannot be sent; the message names it.
+    """
+    if known_id("device_id", device) is None:
+        # What cannot be sent is refused before anything is asked.
+        operation(ANY_ID)
+    device_id = yield from bench_id_of(device)
+    answer: T = yield operation(device_id)
+    return answer
+
+
+def bench_id_of(device: DeviceLike) -> Steps[str]:
+    """The id of a simulated device.
+
+    Raises:
+        TypeError: It is no device.
+        UnknownDevice: No simulated device has this name.
+    """
+    device_id = known_id("device_id", device)
+    if device_id is None:
+        listed: list[BenchDevice] = yield list_bench_devices()
+        ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
+        device_id = ids.get(str(device))
+        if device_id is None:
+            raise (yield from unknown_device([str(device)], [one.endpoint_name for one in listed]))
+    return device_id
+
+
+def _read_devices(answer: Answer) -> list[BenchDevice]:
+    return read_json(BenchDeviceList.model_validate_json)(answer).data
+
+
+def _read_id(answer: Answer) -> str:
+    return read_json(BenchDeviceAdded.model_validate_json)(answer).id

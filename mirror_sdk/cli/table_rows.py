@@ -1,0 +1,101 @@
+"""Rows of tables, as the ``mirror`` command shows them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from mirror_sdk._visible import shown_names, without_formula
+from mirror_sdk.cli.output import Row
+from mirror_sdk.frames import value_column
+from mirror_sdk.frames.requests import RequestStatus
+
+DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
+PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
+LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
+_NOT_SENT = "not sent"
+
+
+def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a drift table, with the names of the state table it was made from."""
+    names = _names(state)
+    values = zip(value_column(found, "desired"), value_column(found, "reported"), strict=True)
+    for (_, row), (desired, reported) in zip(found.iterrows(), values, strict=True):
+        yield {
+            "device": names[row["device_id"]],
+            "path": row["path"],
+            "desired": _plain(desired),
+            "reported": _plain(reported),
+            "kind": row["kind"],
+            "since": _plain(row["since"]),
+            "age": _plain(row["age"]),
+        }
+
+
+def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a plan table."""
+    values = zip(value_column(frame, "current"), value_column(frame, "wanted"), strict=True)
+    names = _names(frame)
+    for (_, row), (current, wanted) in zip(frame.iterrows(), values, strict=True):
+        yield {
+            "device": names[row["device_id"]],
+            "path": row["path"],
+            "current": _plain(current),
+            "wanted": _plain(wanted),
+            "decision": row["decision"],
+            "check": row["check"],
+            "expiry_seconds": _plain(row["expiry_seconds"]),
+            "undoable": _plain(row["undoable"]),
+            "reason": _plain(row["reason"]),
+        }
+
+
+def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
+    """The rows of the requests table of a plan that is over, with the names of the plan."""
+    names = _names(planned)
+    for (_, row), asked in zip(result.iterrows(), value_column(result, "asked"), strict=True):
+        yield {
+            "device": names[row["device_id"]],
+            "path": row["path"],
+            "asked": _plain(asked),
+            # The table is of what has ended: nothing waits to be sent any more.
+            "status": _NOT_SENT if row["status"] == RequestStatus.QUEUED.value else row["status"],
+            "category": _plain(row["category"]),
+            "latency": _plain(row["latency"]),
+        }
+
+
+def _names(frame: pd.DataFrame) -> dict[str, str]:
+    """What the devices of a table are called: by name, by id where they have none."""
+    devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
+    named = devices["endpoint_name"].where(devices["endpoint_name"].notna(), devices["device_id"])
+    return shown_names(dict(zip(devices["device_id"], named, strict=True)))
+
+
+def write_csv(frame: pd.DataFrame, file: Path) -> None:
+    """Write the table into a file of CSV, its texts as :func:`mirror_sdk._visible.without_formula` has them.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    texts = frame.select_dtypes(["category", "string", "object"])
+    written = frame.assign(**{str(name): texts[name].map(_cell, na_action="ignore") for name in texts})
+    has_line_ends = any(texts[name].astype("string").str.contains("\r").any() for name in texts)
+    # Such a line end is not put into quotes by itself, and would begin a new row.
+    written.to_csv(file, index=False, quoting=csv.QUOTE_ALL if has_line_ends else csv.QUOTE_MINIMAL)
+
+
+def _cell(value: object) -> object:
+    return without_formula(value) if isinstance(value, str) else value
+
+
+def _plain(value: object) -> object:
+    """A value of pandas as Python has it; ``None`` where it is missing."""
+    if pd.isna(value):  # type: ignore[call-overload] # of a cell, never of a whole column
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime()
+    return value.to_pytimedelta() if isinstance(value, pd.Timedelta) else value

@@ -1,0 +1,60 @@
+"""The state table of devices that are read one by one, so that none of them is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk._arguments import path_patterns
+from mirror_sdk.frames.columns import frame_of
+from mirror_sdk.frames.device_batches import taken_apart
+from mirror_sdk.frames.state import DeviceRows, DeviceState, StateRows
+from mirror_sdk.wire.model import write_timestamp
+
+_ROWS_AT_A_TIME = 10_000
+"""How many rows become a part of the table: to make one of them takes a thread some milliseconds a column."""
+
+
+class StateParts:
+    """The state table of device objects, of some at a time, so that none of them is kept.
+
+    Args:
+        paths: Path patterns; ``None`` takes every resource.
+        raw: Whether the payloads are columns too.
+
+    Raises:
+        ValueRefused: A pattern is not one.
+    """
+
+    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._rows = StateRows(paths=path_patterns(paths), raw=raw)
+        self._raw = raw
+        self._tables: list[pa.Table] = []
+
+    def rows_of(self, device: DeviceState) -> DeviceRows:
+        """The rows of a device, to be added when it is its turn."""
+        return self._rows.of(device)
+
+    def add(self, devices: Iterable[DeviceRows]) -> None:
+        """Put the rows of devices behind those there are."""
+        for rows in devices:
+            self._rows.add(rows)
+            if len(self._rows) >= _ROWS_AT_A_TIME:
+                self._tables.append(self._rows.pop_table())
+
+    def frame(self, *, tz: str | None, server: str) -> pd.DataFrame:
+        """The table of all of them, once; see :func:`mirror_sdk.frames.state_frame`.
+
+        Raises:
+            ValueRefused: ``tz`` is no time zone.
+        """
+        self._tables.append(self._rows.pop_table())
+        about = {
+            "taken_at": None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at),
+            "devices": self._rows.device_count,
+            "complete": True,
+            "server": server,
+        }
+        return frame_of(taken_apart(self._tables, raw=self._raw), about, tz=tz)

@@ -1,0 +1,157 @@
+"""How tables look in a notebook: ids and times in one line, one sign for what is missing, units in the header.
+
+A table stays a plain ``DataFrame``, as which pandas shows it everywhere else: IPython is told how to show those of this
+package.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_float_dtype, is_integer_dtype
+
+from mirror_sdk._visible import html_cell, time_text, visible
+
+_SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
+_CUT = "…"
+
+
+class _Column(NamedTuple):
+    """What is shown of a column; a cell without text is missing."""
+
+    title: str
+    cells: list[str]
+    is_number: bool
+
+
+def to_html(frame: pd.DataFrame) -> str:
+    """The table as notebooks show it; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.to_html`."""
+    units = _units(frame)
+    row_parts = _parts(len(frame), _option("display.max_rows"), _option("display.min_rows"))
+    rows = frame.iloc[[place for part in row_parts for place in part]]
+    column_parts = _parts(frame.shape[1], _option("display.max_columns"))
+    shown = [[_column(rows.iloc[:, place], units) for place in part] for part in column_parts]
+    cut = _Column(_CUT, [_CUT] * len(rows), is_number=False)
+    columns = [column for part in shown[:-1] for column in (*part, cut)] + shown[-1]
+    index = [_column(rows.index.get_level_values(level).to_series(), {}) for level in range(rows.index.nlevels)]
+    return _table(index, columns, first_part=len(row_parts[0]))
+
+
+def show_in_notebooks() -> None:
+    """Have IPython show the tables of this package so; who told it how to show frames before keeps that."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None:
+        return
+    formatter = shell.display_formatter.formatters["text/html"]
+    if pd.DataFrame not in formatter.type_printers:
+        formatter.for_type(pd.DataFrame, _for_notebook)
+
+
+def _for_notebook(frame: Any) -> str | None:
+    """What IPython shows of any frame: ``None`` is the text alone."""
+    shown: str | None = to_html(frame) if _is_ours(frame) else frame._repr_html_()
+    return shown
+
+
+def _is_ours(frame: pd.DataFrame) -> bool:
+    """Whether it is a table of this package, also after pandas dropped ``attrs``, and nothing else is to show it."""
+    is_pandas = pd.DataFrame._repr_html_.__module__.startswith("pandas.")  # type: ignore[attr-defined]
+    is_named = "device_id" in frame.columns or "device_id" in frame.index.names
+    return is_pandas and bool(_option("display.notebook_repr_html")) and ("mirror" in frame.attrs or is_named)
+
+
+def _option(name: str) -> Any:
+    return pd.get_option(name)
+
+
+def _parts(total: int, most: int | None, fewer: int | None = None) -> Sequence[range]:
+    """Which of so many rows or columns are shown, as pandas has it: all, or the first and the last ones."""
+    if not most or total <= most:
+        return [range(total)]
+    count = min(fewer or most, most)
+    return [range(count - count // 2), range(total - count // 2, total)]
+
+
+def _units(frame: pd.DataFrame) -> dict[object, str]:
+    """The unit of each column that has one, of all its rows."""
+    units: dict[object, str] = dict(frame.attrs.get("units", {}))
+    if frame.columns.is_unique and frame.columns.nlevels == 1 and "unit" in frame:
+        for name in frame.columns:
+            if str(name).endswith("_num"):
+                told = frame.loc[frame[name].notna(), "unit"].unique()
+                if len(told) == 1 and not pd.isna(told[0]):
+                    units[name] = str(told[0])
+    return units
+
+
+def _column(column: pd.Series, units: dict[object, str]) -> _Column:
+    is_missing = column.isna().to_numpy()
+    title, texts, is_number = _texts(column[~is_missing])
+    unit = units.get(column.name, "")
+    told = iter(texts)
+    cells = ["" if missing else escape(visible(next(told))) for missing in is_missing]
+    return _Column(escape(visible(f"{title} ({unit})" if unit else title)), cells, is_number)
+
+
+def _texts(values: pd.Series) -> tuple[str, Iterable[str], bool]:
+    """The title of a column with its zone or the unit of its spans, the values, and whether they stand at the right."""
+    name = values.name
+    title = (
+        " ".join(str(part) for part in name if part != "")
+        if isinstance(name, tuple)
+        else ""
+        if name is None
+        else str(name)
+    )
+    if is_datetime64_any_dtype(values.dtype):
+        zone = getattr(values.dtype, "tz", None)
+        return f"{title} ({zone})" if zone else title, [time_text(value) for value in values], False
+    if values.dtype.kind == "m":
+        return _spans(title, values.dt.total_seconds())
+    if is_float_dtype(values.dtype):
+        return title, _numbers(values.astype(float)), True
+    longest = _option("display.max_colwidth")
+    is_number = is_integer_dtype(values.dtype) and not is_bool_dtype(values.dtype)
+    return title, [_shortened(str(value), longest) for value in values], is_number
+
+
+def _spans(title: str, seconds: pd.Series) -> tuple[str, Iterable[str], bool]:
+    unit, size = next(((unit, size) for unit, size in _SPANS if (seconds.abs() >= 2 * size).any()), ("s", 1))
+    places = 3 if size == 1 else 1
+    return f"{title} ({unit})", [f"{value / size:.{places}f}" for value in seconds], True
+
+
+def _numbers(values: pd.Series) -> Iterable[str]:
+    """As pandas writes them, with the options for it."""
+    return [line.strip() for line in values.to_string(index=False, header=False).split("\n")] if len(values) else []
+
+
+def _shortened(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}{_CUT}"
+
+
+def _table(index: Sequence[_Column], columns: Sequence[_Column], *, first_part: int) -> str:
+    head = [html_cell(part.title or "&nbsp;", tag="th", is_number=part.is_number) for part in index]
+    head += [html_cell(column.title, tag='th scope="col"', is_number=column.is_number) for column in columns]
+    lines = [
+        "".join(
+            [html_cell(part.cells[place], tag='th scope="row"', is_number=part.is_number) for part in index]
+            + [html_cell(column.cells[place], is_number=column.is_number) for column in columns]
+        )
+        for place in range(len(index[0].cells))
+    ]
+    if first_part < len(lines):
+        lines.insert(first_part, html_cell(_CUT, tag="th") + html_cell(_CUT) * (len(head) - 1))
+    # A row a line: a stored notebook is compared line by line.
+    return "\n".join(
+        [
+            f'<table border="1" class="dataframe"><thead><tr>{"".join(head)}</tr></thead><tbody>',
+            *(f"<tr>{line}</tr>" for line in lines),
+            "</tbody></table>",
+        ]
+    )

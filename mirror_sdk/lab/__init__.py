@@ -1,0 +1,1 @@
+"""What starts a mirror with simulated devices to try things out, alone or with JupyterLab."""

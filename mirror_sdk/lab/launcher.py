@@ -1,0 +1,67 @@
+"""The tile in JupyterLab's launcher that opens the mirror's own page, by way of jupyter-server-proxy."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+
+from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, is_loopback, read_base_url
+from mirror_sdk.errors import ConfigError
+from mirror_sdk.lab.demo import DEMO_KEY_VARIABLE, SERVER_COMMAND, is_installed
+
+_NAME = "mirror"
+_TITLE = "Device state mirror"
+_ICON = Path(__file__).with_name("launcher.svg")
+_READY_SECONDS = 30
+
+
+def server_process() -> dict[str, object]:
+    """What jupyter-server-proxy serves under ``mirror/``, and its tile.
+
+    That is the page of the mirror on this machine that ``API_HOST`` leads to. Without ``API_HOST``, the tile starts a
+    mirror with simulated devices, which ends with Jupyter. A mirror elsewhere has its page there, and no tile here.
+    """
+    address = os.environ.get(HOST_VARIABLE)
+    if not address:
+        return _own_server(shown=is_installed("mirror_server.cli") and is_installed("uvicorn"))
+    port = _local_port(address)
+    if port is None:
+        return _own_server(shown=False)
+    return {"port": port, "launcher_entry": _tile(_TITLE, page_path())}
+
+
+def _own_server(*, shown: bool) -> dict[str, object]:
+    # The form of the server's own keys.
+    key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+    return {
+        "command": [*SERVER_COMMAND, "--port={port}"],
+        "environment": {DEMO_KEY_VARIABLE: key},
+        "timeout": _READY_SECONDS,
+        "launcher_entry": {**_tile(f"{_TITLE} (demo)", page_path(key)), "enabled": shown},
+    }
+
+
+def page_path(key: str | None = None, *, device: str = "") -> str:
+    """Where the page is, below Jupyter's address, with the key of ``API_KEY`` unless another one is given."""
+    key = os.environ.get(KEY_VARIABLE, "") if key is None else key
+    told = {name: value for name, value in {"key": key, "device": device}.items() if value}
+    # Behind the #, so that the browser does not send the key and nobody logs it.
+    return f"{_NAME}/" + (f"#{urlencode(told)}" if told else "")
+
+
+def _tile(title: str, path: str) -> dict[str, object]:
+    return {"title": title, "icon_path": str(_ICON), "path_info": path}
+
+
+def _local_port(address: str) -> int | None:
+    """The port of a mirror that can be reached by way of Jupyter's own machine."""
+    try:
+        url = httpx.URL(read_base_url(address))
+    except ConfigError:
+        return None
+    is_plain = url.scheme == "http" and url.path == "/"
+    return (url.port or 80) if is_plain and is_loopback(str(url)) else None

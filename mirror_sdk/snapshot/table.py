@@ -1,0 +1,131 @@
+"""The table of a snapshot: what it keeps of how it was taken, and how it is brought up to date by that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_sdk._caller import warn
+from mirror_sdk.errors import APIError, SnapshotWarning, ValueRefused
+from mirror_sdk.frames.columns import frame_of
+from mirror_sdk.frames.device_batches import joined, recoded, taken_apart
+from mirror_sdk.frames.state import REVISIONS
+from mirror_sdk.snapshot.reading import Taken
+from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def snapshot_frame(request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
+    """The state table of what was taken; the tables of its rows are used up by this, and the list is empty then.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+    """
+    about = basis(request, taken, sum(table.num_rows for table in tables))
+    return frame_of(taken_apart(tables, raw=request.raw), about, tz=request.tz)
+
+
+def basis(request: SnapshotRequest, taken: Taken, rows: int) -> dict[str, object]:
+    """What a table of so many rows is based on, for ``attrs["mirror"]``."""
+    return {
+        "taken_at": taken.taken_at,
+        "devices": taken.device_count,
+        "complete": True,
+        "server": request.server,
+        "one_instant": taken.revision is not None,
+        "seq": taken.seq,
+        "revision": taken.revision,
+        "rows": rows,
+        "selection": request.selection.to_keep(),
+    }
+
+
+def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
+    """The request for what has changed since a table was taken.
+
+    Raises:
+        ValueRefused: It is not the table that a snapshot gave, or not all of it.
+    """
+    about = frame.attrs.get("mirror", {})
+    selection = about.get("selection")
+    if selection is None:
+        raise ValueRefused(
+            "the table does not say what it shows; refresh the one that client.snapshot() gave, then join or change"
+            " it. Where pandas dropped that of the same rows, frame.mirror.based_on(snapshot) brings it back"
+        )
+    if len(frame) != about.get("rows"):
+        raise ValueRefused(
+            f"the table has {len(frame)} rows and the snapshot had {about.get('rows')}; refresh the whole table,"
+            " then select from it"
+        )
+    if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
+        raise ValueRefused(
+            "the table has a device's resource more than once; refresh the one that client.snapshot() gave"
+        )
+    try:
+        return SnapshotRequest(
+            selection=Selection.of_kept(selection),
+            server=server,
+            raw="reported_raw" in frame,
+            tz=str(frame["reported_at"].dt.tz),
+            # What an earlier version made lacks columns: all rows are taken anew.
+            revision=about["revision"] if _has_all(frame) else None,
+        )
+    except (AttributeError, LookupError, TypeError) as exc:
+        raise ValueRefused(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
+
+
+def _has_all(frame: pd.DataFrame) -> bool:
+    names = {*REVISIONS, "reported_origin"} if "reported_raw" in frame else set(REVISIONS)
+    return names <= set(frame.columns)
+
+
+def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
+    """The request for all of it, where the service does not know the table's revision.
+
+    Raises:
+        APIError: The refusal itself, where it is another one.
+    """
+    if error.reason != REVISION_BEYOND_MIRROR:
+        raise error
+    warn(
+        f"the mirror is not the one the table was taken of ({error.message}), so all of it is taken again",
+        SnapshotWarning,
+    )
+    return replace(request, revision=None)
+
+
+def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
+    """The table that a whole snapshot would have given; what was taken of it is used up by this.
+
+    Raises:
+        ValueRefused: ``tz`` is no time zone.
+    """
+    return snapshot_frame(request, taken, _merged(frame, request, taken, tables))
+
+
+def _merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:
+    """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
+    if request.revision is None or taken.revision is None:
+        return tables
+    table = joined(tables, raw=request.raw)
+    schema = table.schema
+    plain = pa.schema([field.with_type(pa.string()) if _is_word(field) else field for field in schema])
+    words = {field.name: object for field in schema if _is_word(field)}
+    before = pa.Table.from_pandas(frame.astype(words), schema=plain, preserve_index=False)
+    kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
+    rows = pa.concat_tables([kept, table.cast(plain)])
+    # Each device is in one of the two only, with its rows in order.
+    ordered = rows.take(pc.sort_indices(rows["device_id"]))
+    return [recoded(ordered.cast(schema))]
+
+
+def _is_word(field: pa.Field) -> bool:
+    return pa.types.is_dictionary(field.type) and not field.metadata

@@ -1,0 +1,200 @@
+"""A table to sort, filter, search, copy from and select in: AG Grid on rows that change.
+
+The page has it from ``grid.js``, which ``.ci/make_grid.py`` makes; nothing is loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from importlib.resources import files
+from operator import itemgetter
+from typing import Any
+
+import traitlets
+
+from mirror_sdk.widgets import static
+from mirror_sdk.widgets.lazy_module import LazyModule
+from mirror_sdk.widgets.theme import CSS
+
+Row = Mapping[str, Any]
+
+
+class ColumnKind(StrEnum):
+    """What the cells of a column hold: how they are aligned, sorted and filtered."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    TIME = "time"
+
+
+class Selection(StrEnum):
+    """How many rows can be selected."""
+
+    NONE = "none"
+    ONE = "one"
+    MANY = "many"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a grid.
+
+    Args:
+        name: The member of the rows.
+        heading: What stands above it; a unit belongs here.
+        kind: What its cells hold.
+        width: Its width in pixels; without, it takes a share of the room that is left.
+        sort: ``"asc"`` or ``"desc"`` where the rows are sorted by it at first.
+    """
+
+    name: str
+    heading: str
+    kind: ColumnKind = ColumnKind.TEXT
+    width: int | None = None
+    sort: str | None = None
+
+    @property
+    def for_page(self) -> dict[str, object]:
+        """What the page is told of it."""
+        return {
+            "name": self.name,
+            "heading": self.heading,
+            "kind": self.kind.value,
+            "width": self.width,
+            "sort": self.sort,
+        }
+
+
+_MODULE = (files(__package__) / "grid.js").read_text(encoding="utf-8")
+
+
+class Grid(LazyModule):
+    """A table on the page.
+
+    Args:
+        columns: Its columns.
+        label: What it holds, for people who do not see it: "Devices".
+        height_px: How high it is, in pixels.
+        selection: How many rows can be selected.
+        empty_text: What is said where it has no rows.
+
+    Attributes:
+        selected: The keys of the selected rows; may be set too.
+        active: ``{"key": ..., "column": ...}`` of the cell with the focus; empty before there was one.
+        search: What all columns are searched for.
+    """
+
+    _css = CSS
+
+    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    label = traitlets.Unicode().tag(sync=True)
+    height_px = traitlets.Int().tag(sync=True)
+    selection = traitlets.Unicode().tag(sync=True)
+    empty_text = traitlets.Unicode().tag(sync=True)
+    search = traitlets.Unicode().tag(sync=True)
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    active = traitlets.Dict().tag(sync=True)
+    # All rows, for a page that opens later. Changed in place, which tells nobody: open pages are told what differs.
+    table = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        label: str,
+        height_px: int = 320,
+        selection: Selection = Selection.NONE,
+        empty_text: str = "",
+    ) -> None:
+        self._columns = tuple(columns)
+        self._shown: dict[str, Row] = {}
+        self._on_page: dict[str, dict[str, Any]] = {}
+        self._table_lock = threading.Lock()
+        super().__init__(
+            columns=[column.for_page for column in columns],
+            label=label,
+            height_px=height_px,
+            selection=selection.value,
+            empty_text=empty_text,
+            table={"version": 0, "rows": []},
+            layout={"width": "100%"},
+            # The first line says of which sources it is made.
+            _module_id=_MODULE.partition("\n")[0],
+            _module_text=_MODULE,
+        )
+        self.on_msg(self._hear)
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show these rows; the page is sent those that differ from what it shows.
+
+        Args:
+            rows: In their order where nobody sorted them. Each has a ``key``, of its own among the rows, and a text,
+                number, boolean, aware time or ``None`` for each column; ``tones`` may give columns one of ``bad``,
+                ``warn``, ``note``, ``good`` and ``dim``, and ``hints`` what is said of a cell that is pointed at.
+        """
+        shown = {str(row["key"]): row for row in rows}
+        with self._table_lock:
+            before, self._shown = self._shown, shown
+            changed = [row for key, row in shown.items() if before.get(key) != row]
+            gone = [key for key in before if key not in shown]
+            # A page puts what is new to it behind the rest.
+            is_moved = [*(key for key in before if key in shown), *(key for key in shown if key not in before)] != [
+                *shown
+            ]
+            if not changed and not gone and not is_moved:
+                return
+            self._on_page = {key: self._on_page.get(key, {}) for key in shown}
+            self._on_page |= {str(row["key"]): _for_page(row) for row in changed}
+            self._tell([str(row["key"]) for row in changed], gone, all_of_them=is_moved)
+        if gone and self.selected:
+            self.selected = [key for key in self.selected if key in shown]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows that are shown, as they were given."""
+        return list(self._shown.values())
+
+    @property
+    def selected_rows(self) -> list[Row]:
+        """The rows that are selected, in the order of :attr:`rows`."""
+        selected = set(self.selected)
+        return [row for key, row in self._shown.items() if key in selected]
+
+    def static_html(self, most_rows: int = 50) -> str:
+        """The table as plain HTML, for a page without a kernel."""
+        rows = self._sorted()
+        cells = [[row.get(column.name) for column in self._columns] for row in rows[:most_rows]]
+        return static.table(self.label, [column.heading for column in self._columns], cells, total=len(rows))
+
+    def _sorted(self) -> list[Row]:
+        """The rows as they are sorted at first; what has no value stands last."""
+        rows = self.rows
+        for column in self._columns:
+            if column.sort is not None:
+                told = [row for row in rows if row.get(column.name) is not None]
+                told.sort(key=itemgetter(column.name), reverse=column.sort == "desc")
+                rows = told + [row for row in rows if row.get(column.name) is None]
+        return rows
+
+    def _tell(self, changed: Sequence[str], gone: Sequence[str], *, all_of_them: bool) -> None:
+        rows = list(self._on_page.values())
+        self.table.update(version=self.table["version"] + 1, rows=rows)
+        if all_of_them or len(changed) == len(rows):
+            self.send({**self.table, "all": True})
+        else:
+            some = [self._on_page[key] for key in changed]
+            self.send({"version": self.table["version"], "rows": some, "gone": list(gone)})
+
+    def _hear(self, _: object, content: Any, __: object) -> None:
+        """A page tells which version it has, when it opens and when it missed one."""
+        with self._table_lock:
+            if isinstance(content, dict) and content.get("have") != self.table["version"]:
+                self.send({**self.table, "all": True})
+
+
+def _for_page(row: Row) -> dict[str, Any]:
+    return {name: static.time_text(value) if isinstance(value, datetime) else value for name, value in row.items()}

@@ -1,0 +1,90 @@
+"""Lines over time: points, where they are broken, and fewer points that look the same."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import NamedTuple
+
+from mirror_sdk.frames.legend import label_of
+
+SILENT_RHYTHMS = 10
+"""A line is broken where its resource was silent for longer than so many times its usual interval."""
+INTERVALS_JUDGED = 100
+FEWEST_INTERVALS = 5
+
+
+class SeriesKey(NamedTuple):
+    """A resource of a device."""
+
+    device_id: str
+    path: str
+
+
+class Point(NamedTuple):
+    """A number at a time; ``is_joined`` is false where the line is broken before it."""
+
+    at: datetime
+    number: float
+    is_joined: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line of the plot; texts may hold anything a device says, points are in the order of time."""
+
+    key: SeriesKey
+    name: str
+    unit: str
+    points: Sequence[Point]
+
+    @property
+    def axis(self) -> str:
+        """The axis it belongs to: its unit; where none is known its object, as nothing says what it compares with."""
+        return self.unit or f"{label_of(self.key.path).partition(' · ')[0]}, unit unknown"
+
+
+def broken_by_silence(points: Iterable[Point]) -> list[Point]:
+    """The points in the order of time, the line broken also where nothing came for much longer than is usual."""
+    line = sorted(points, key=_at)
+    intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(line)]
+    if len(intervals) < FEWEST_INTERVALS:
+        return line
+    longest_seconds = median(intervals[-INTERVALS_JUDGED:]) * SILENT_RHYTHMS
+    return line[:1] + [
+        point._replace(is_joined=False) if 0 < longest_seconds < interval else point
+        for point, interval in zip(line[1:], intervals, strict=True)
+    ]
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """Fewer points that look the same: the ends, and of each stretch its lowest and its highest; breaks stay."""
+    if len(points) <= most:
+        return list(points)
+    size = math.ceil(len(points) / (most // 2 - 1))
+    kept = {0, len(points) - 1}
+    for begin in range(0, len(points), size):
+        stretch = range(begin, min(begin + size, len(points)))
+        kept.add(min(stretch, key=lambda index: points[index].number))
+        kept.add(max(stretch, key=lambda index: points[index].number))
+    breaks = list(accumulate(not point.is_joined for point in points))
+    indexes = sorted(kept)
+    return [points[0]] + [
+        points[index]._replace(is_joined=breaks[index] == breaks[before]) for before, index in pairwise(indexes)
+    ]
+
+
+def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
+    """The points of a stretch of time, with the one before it and the one behind it, to which lines lead."""
+    first = bisect_left(points, begin, key=_at)
+    behind = bisect_right(points, end, key=_at)
+    return points[max(0, first - 1) : behind + 1]
+
+
+def _at(point: Point) -> datetime:
+    return point.at

@@ -1,0 +1,29 @@
+"""A field for names with commas between them: what is begun is completed by Tab, and offered to be chosen."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import anywidget
+import traitlets
+
+
+class NameField(anywidget.AnyWidget):
+    """A field for names of devices. The page has all names once, and asks nobody while somebody types.
+
+    Tab completes what is begun as far as all names that begin so are the same, as in a shell; where there is nothing to
+    add it leads to the next field. A name with a comma in it is not offered.
+
+    Attributes:
+        value: What stands in the field, once Enter is pressed or the field is left.
+        names: The names there are.
+        description: The label before it.
+        placeholder: What stands in it while it is empty.
+    """
+
+    _esm = (files(__package__) / "name_field.js").read_text(encoding="utf-8")
+
+    value = traitlets.Unicode().tag(sync=True)
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    description = traitlets.Unicode().tag(sync=True)
+    placeholder = traitlets.Unicode().tag(sync=True)

@@ -1,0 +1,64 @@
+"""Plain HTML of what a widget showed: for a notebook without a kernel, on GitHub, and for reports.
+
+Such places take style sheets and scripts away, so that the look stands in the tags. Every text is escaped: it may come
+from a device.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from mirror_sdk import _visible
+from mirror_sdk._visible import html_cell
+
+
+def time_text(at: datetime) -> str:
+    """A time with its date, to the millisecond: ``2026-11-22 10:20:30.123``, in UTC, which the heading says."""
+    return _visible.time_text(at.astimezone(UTC))
+
+
+def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, total: int) -> str:
+    """A table of cells.
+
+    Args:
+        caption: What it holds.
+        headings: Of the columns.
+        rows: Their cells.
+        total: How many rows there are, of which these are the first.
+    """
+    lines = ["".join(map(_cell, row)) for row in rows]
+    head = "".join(html_cell(escape(heading), tag='th scope="col"') for heading in headings)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    more = f", the first {len(lines):,} of {total:,} rows" if total > len(lines) else ""
+    return (
+        f'<table><caption style="text-align: left">{escape(caption)}{more}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def picture(png: bytes, description: str) -> str:
+    """A picture that stands in the page itself."""
+    data = base64.b64encode(png).decode("ascii")
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}" style="max-width: 100%">'
+
+
+def page(title: str, body: str) -> str:
+    """A whole page that needs nothing else."""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<style>:root { color-scheme: light dark } body { font: 14px/1.5 system-ui, sans-serif; margin: 24px }"
+        " table { border-collapse: collapse; display: block; overflow-x: auto; margin: 12px 0 }"
+        " td, th { padding: 2px 8px; border-bottom: 1px solid rgba(128, 128, 128, 0.4) }</style></head>"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):
+        value = time_text(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return html_cell("" if value is None else escape(str(value)), is_number=is_number)

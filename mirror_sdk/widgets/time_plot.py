@@ -1,0 +1,252 @@
+"""Lines over time on the page, to point at, zoom and pan: plotly on series that change; and the same as a picture."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from threading import RLock
+from typing import Any
+
+import plotly
+import plotly.graph_objects as go
+import traitlets
+
+from mirror_sdk.widgets.lazy_module import LazyModule
+from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, thinned, within
+from mirror_sdk.widgets.models.time_window import Stretch
+from mirror_sdk.widgets.theme import LINES
+
+POINTS_DRAWN = 300
+POINTS_IN_PICTURE = 150
+PANEL_HEIGHT, FOOT = 150, 110
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_PICTURE_DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
+_HOVER = "<b>%{meta[0]}</b><br>%{y:.10~g} %{meta[1]}<br>%{x|%Y-%m-%d %H:%M:%S.%L} UTC<extra></extra>"
+_BETWEEN = 0.06
+"""Which share of the height is left between two panels."""
+
+
+class TimePlot:
+    """Lines over time: one panel for each unit, with an axis of its own, and one axis of time for all.
+
+    Args:
+        zoomed: Told the stretch of time that somebody zoomed or panned to; ``None`` for back to all.
+        lock: Held while something comes from the page.
+
+    Attributes:
+        figure: What is shown on the page.
+    """
+
+    def __init__(self, zoomed: Callable[[Stretch | None], object], lock: RLock) -> None:
+        self._zoomed = zoomed
+        self._is_showing = False
+        self._axes: tuple[str, ...] | None = None
+        self.figure = _Figure([_trace(number) for number in range(len(LINES))], _LAYOUT)
+        self.figure.lock = lock
+        self.figure._config = _CONFIG
+        self.figure.add_class("mirror-time-plot")
+        self.figure.layout.on_change(self._range_changed, "xaxis.range", "xaxis.autorange")
+
+    def show(self, series: Sequence[Series], stretch: Stretch | None, selected: SeriesKey | None = None) -> None:
+        """Show these lines in this stretch of time; the page is sent what differs.
+
+        Args:
+            series: At most as many as there are colours; the order gives each its colour.
+            stretch: What is shown of them; ``None`` where there is nothing.
+            selected: The line that stands out, if any.
+        """
+        axes = axes_of(series)
+        self._is_showing = True
+        try:
+            with self.figure.batch_update():
+                if axes != self._axes:
+                    self.figure.update_layout(_panels(axes))
+                    self._axes = axes
+                if stretch is not None:
+                    self.figure.layout.xaxis.update(range=[_text(stretch.begin), _text(stretch.end)], autorange=False)
+                for number, trace in enumerate(self.figure.data):
+                    line = series[number] if number < len(series) else None
+                    trace.update(_shown(line, stretch, axes, selected))
+        finally:
+            self._is_showing = False
+
+    def reset(self) -> None:
+        """Let the axes of the values follow the values again."""
+        with self.figure.batch_update():
+            for number in range(len(self._axes or ())):
+                self.figure.layout[f"yaxis{_suffix(number)}"].autorange = True
+
+    def _range_changed(self, _: object, ends: Sequence[str] | None, is_automatic: bool | None) -> None:
+        if self._is_showing:
+            return
+        self._zoomed(None if is_automatic or not ends else Stretch(_instant(ends[0]), _instant(ends[1])))
+
+
+class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has no types
+    """A figure that what comes from the page does not change while it is changed here."""
+
+    _module_id = traitlets.Unicode(f"plotly {plotly.__version__}").tag(sync=True)
+    _module_text = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+    lock: RLock | None = None
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        if self.lock is None:
+            super().set_state(sync_data)
+            return
+        with self.lock:
+            super().set_state(sync_data)
+
+
+def axes_of(series: Sequence[Series]) -> tuple[str, ...]:
+    """The axes of the lines that have points, each once."""
+    return tuple(dict.fromkeys(line.axis for line in series if line.points))
+
+
+def told(series: Sequence[Series]) -> str:
+    """The plot in words, for those who do not see it."""
+    parts = [
+        f"{line.name} from {min(numbers):.6g} to {max(numbers):.6g} {line.unit}".rstrip()
+        for line in series
+        if (numbers := [point.number for point in line.points])
+    ]
+    return f"Plot over time: {'; '.join(parts)}" if parts else "Plot over time, empty"
+
+
+def picture(series: Sequence[Series], stretch: Stretch) -> bytes:
+    """The same lines as a PNG picture, light, for where no plotly is."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+
+    names = axes_of(series)
+    figure = Figure(figsize=(9, 1.2 + 1.7 * len(names)), dpi=100, layout="constrained")
+    panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
+    for number, line in enumerate(series):
+        if line.points:
+            axes = panels[names.index(line.axis)]
+            points = _drawn(line, stretch, POINTS_IN_PICTURE)
+            axes.plot(
+                [at for at, _ in points],
+                [float("nan") if value is None else value for _, value in points],
+                color=LINES[number % len(LINES)],
+                linestyle=_PICTURE_DASHES[number % len(_PICTURE_DASHES)],
+                marker=".",
+                markersize=4,
+                label=_plain(line.name),
+            )
+    for axes, name in zip(panels, names, strict=True):
+        axes.set_ylabel(_plain(name))
+        axes.grid(alpha=0.3)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+    locator = AutoDateLocator(tz=UTC)
+    panels[-1].set_xlim(stretch.begin, stretch.end)
+    panels[-1].xaxis.set_major_locator(locator)
+    panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    panels[-1].set_xlabel("time (UTC)")
+    # A box stands for what the font has not; beside a notebook's cell nobody can do anything about it.
+    warnings.filterwarnings("ignore", "Glyph ", UserWarning, __name__.replace(".", r"\."))
+    written = io.BytesIO()
+    figure.savefig(written, format="png")
+    return written.getvalue()
+
+
+def _plain(text: str) -> str:
+    """A text that matplotlib does not read as a formula, nor as one that no legend is to have."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+# No colours but those of the lines: those of the page are laid over it, see ``theme.py``.
+_LAYOUT = {
+    "autosize": True,
+    "height": PANEL_HEIGHT + FOOT,
+    "margin": {"l": 64, "r": 16, "t": 12, "b": 44},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "hovermode": "closest",
+    "uirevision": "kept",
+    "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+    "showlegend": True,
+    "font": {"size": 12},
+    "xaxis": {"type": "date", "title": {"text": "time (UTC)"}, "anchor": "y"},
+}
+_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
+    # Plotly offers to upload what is drawn to a service of its own: data of devices stays here.
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+}
+
+
+def _trace(number: int) -> go.Scatter:
+    return go.Scatter(
+        mode="lines+markers",
+        connectgaps=False,
+        line={"color": LINES[number], "dash": _DASHES[number]},
+        marker={"color": LINES[number], "size": 4},
+        hovertemplate=_HOVER,
+        visible=False,
+    )
+
+
+def _panels(names: Sequence[str]) -> dict[str, object]:
+    """What the layout is with these axes, the first on top."""
+    count = max(1, len(names))
+    share = (1 - _BETWEEN * (count - 1)) / count
+    axes: dict[str, object] = {}
+    for number in range(count):
+        bottom = 1 - share * (number + 1) - _BETWEEN * number
+        axes[f"yaxis{_suffix(number)}"] = {
+            "domain": [max(0.0, bottom), min(1.0, bottom + share)],
+            "anchor": "x",
+            "title": {"text": escape(names[number], quote=False) if names else ""},
+            "autorange": True,
+            "zeroline": False,
+        }
+    return {"height": PANEL_HEIGHT * count + FOOT, "xaxis": {"anchor": f"y{_suffix(count - 1)}"}, **axes}
+
+
+def _suffix(number: int) -> str:
+    return "" if number == 0 else str(number + 1)
+
+
+def _shown(
+    line: Series | None, stretch: Stretch | None, axes: Sequence[str], selected: SeriesKey | None
+) -> dict[str, object]:
+    """What a trace is that shows a line. Texts of devices stand in ``name`` and ``meta``, which are no templates."""
+    if line is None or stretch is None or not line.points:
+        return {"visible": False, "x": [], "y": []}
+    points = _drawn(line, stretch, POINTS_DRAWN)
+    name = escape(line.name, quote=False)
+    return {
+        "visible": True,
+        "x": [_text(at) for at, _ in points],
+        "y": [number for _, number in points],
+        "name": name,
+        "meta": [name, escape(line.unit, quote=False)],
+        "yaxis": f"y{_suffix(axes.index(line.axis))}",
+        "line": {"width": 4 if selected == line.key else 1.6},
+    }
+
+
+def _drawn(line: Series, stretch: Stretch, most: int) -> list[tuple[datetime, float | None]]:
+    """A bounded number of points, with ``None`` where the line is broken."""
+    points: list[tuple[datetime, float | None]] = []
+    kept: Sequence[Point] = thinned(within(line.points, *stretch), most)
+    for point in kept:
+        if not point.is_joined and points:
+            points.append((point.at, None))
+        points.append((point.at, point.number))
+    return points
+
+
+def _text(at: datetime) -> str:
+    # Not as a number, which plotly takes for a time in the zone of the browser.
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -1,0 +1,25 @@
+"""What the objects of LwM2M and IPSO declare: name, type, unit, access and range of each resource."""
+
+from mirror_sdk.wire.declarations.definition import (
+    NUMBERS,
+    Access,
+    ResourceDeclaration,
+    ResourceDefinition,
+    ResourceType,
+)
+from mirror_sdk.wire.declarations.ipso import IN_SENSOR_UNITS, IPSO_OBJECTS, SENSOR_UNITS
+from mirror_sdk.wire.declarations.lwm2m import LWM2M_OBJECTS
+
+__all__ = [
+    "DECLARED_OBJECTS",
+    "IN_SENSOR_UNITS",
+    "NUMBERS",
+    "SENSOR_UNITS",
+    "Access",
+    "ResourceDeclaration",
+    "ResourceDefinition",
+    "ResourceType",
+]
+
+DECLARED_OBJECTS = {**LWM2M_OBJECTS, **IPSO_OBJECTS}
+"""Name and resources of each object, by id."""

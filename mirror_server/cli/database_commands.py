@@ -1,0 +1,88 @@
+"""The commands for a whole database: ``erase``, ``check``, ``backup`` and ``restore``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from mirror_server.cli import main
+from mirror_server.options import database_option
+from mirror_server.store import maintenance, revisions
+from mirror_server.store.database import Database
+from mirror_server.store.database import check as check_database
+from mirror_server.store.sqlite.backend import copy
+from mirror_server.store.url import path_of
+
+
+@main.command()
+@click.argument("device_id")
+@click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
+@database_option
+def erase(device_id: str, database_url: str) -> None:
+    """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
+
+    The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
+    the device. A running server need not be stopped.
+    """
+    with closing(Database(database_url, must_exist=True)) as database:
+        rows = database.write(lambda session: maintenance.erase_device(session, device_id))
+        is_purged = database.purge()
+    if is_purged and not any(rows.values()):
+        raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
+    receipt = {
+        "device_id": device_id,
+        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": rows,
+        "purged": is_purged,
+    }
+    click.echo(json.dumps(receipt))
+    if not is_purged:
+        raise click.ClickException(
+            "the database's files still hold what was erased, because somebody reads it at this moment; run this again"
+            " until it says that nothing is stored"
+        )
+
+
+@main.command()
+@database_option
+def check(database_url: str) -> None:
+    """Check the database: what is wrong, how often and where; exit status 1 if anything is."""
+    found = check_database(database_url)
+    for violation in found:
+        click.echo(str(violation))
+    if count := sum(violation.count for violation in found):
+        things = "thing is" if count == 1 else "things are"
+        raise click.ClickException(
+            f"{count:,} {things} wrong; restore a backup ('mirror-server restore FILE' makes a new database of it), and"
+            " keep this one for a report"
+        )
+    click.echo("all is well")
+
+
+@main.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@database_option
+def backup(file: Path, database_url: str) -> None:
+    """Copy the database into the new FILE. A running server need not be stopped.
+
+    The copy of a database of an older version is of that version, so that there is a way back from an upgrade.
+    """
+    with closing(Database(database_url, must_exist=True, as_it_is=True)) as database:
+        database.backup(file)
+    click.echo(f"wrote {file}")
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@database_option
+def restore(file: Path, database_url: str) -> None:
+    """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
+    # The backup itself stays as it is, of whatever version.
+    copy(file, path_of(database_url))
+    with closing(Database(database_url)) as restored:
+        restored.write(revisions.leave_behind)
+    click.echo(f"restored {database_url}")

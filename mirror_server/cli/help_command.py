@@ -1,0 +1,26 @@
+"""The command ``mirror-server help``."""
+
+from __future__ import annotations
+
+import click
+
+from mirror_sdk._manual import show_topic
+from mirror_server.cli import main
+
+TOPICS = {
+    "operate": "mirror_server",
+    "notifications": "mirror_server.notifications",
+    "processes": "mirror_server.cluster",
+    "wsgi": "mirror_server.wsgi",
+}
+
+
+@main.command("help")
+@click.argument("topic", required=False)
+def help_(topic: str | None) -> None:
+    """Explain a TOPIC of the manual; without one, list the topics.
+
+    \b
+      mirror-server help operate
+    """  # noqa: D301 - click wants the character, not its escape
+    show_topic(topic, TOPICS)

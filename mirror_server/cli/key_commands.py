@@ -1,0 +1,132 @@
+"""The commands for access keys, also beside a running server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+
+import click
+
+from mirror_server.cli import main
+from mirror_server.clock import wall_time
+from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.options import database_option
+from mirror_server.service import keys as access_keys
+from mirror_server.service.keys import DEFAULT_SCOPES, Scope
+from mirror_server.store import keys as stored_keys
+from mirror_server.store import maintenance
+from mirror_server.store.database import Database
+from mirror_server.store.keys import StoredKey
+from mirror_server.store.process_messages import LOG
+from mirror_server.store.session import Session
+
+_TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
+_UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+    return int(found[1]) * _UNITS_SECONDS[found[2]]
+
+
+@main.group()
+def keys() -> None:
+    """Make, list, renew and revoke access keys. One key is one application."""
+
+
+def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise click.BadParameter("a name has at least one letter, and none that cannot be seen")
+    return name
+
+
+@keys.command("create")
+@click.argument("name", callback=_check_name)
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    help="What the key may be used for; may be given several times. Without it: read, write and subscribe.",
+)
+@database_option
+def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
+    """Make an access key called NAME and print it.
+
+    The key is shown this once: only a hash of it is stored.
+    """
+    with closing(Database(database_url)) as database:
+        click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, wall_time()))
+
+
+@keys.command("list")
+@database_option
+def list_keys(database_url: str) -> None:
+    """List all keys: id, name, scopes, when they were made, how they stand. The keys themselves are not stored."""
+    with closing(Database(database_url, must_exist=True)) as database, database.read() as session:
+        for key in stored_keys.list_all(session):
+            created = _shown(key.created_at)
+            click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, _use(session, key)]))
+
+
+def _use(session: Session, key: StoredKey) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_shown(key.revoked_at)}"
+    former = stored_keys.former_secrets(session, key.key_id, wall_time())
+    return f"in use, also as it was before until {_shown(former[0].ends_at)}" if former else "in use"
+
+
+def _shown(instant: Instant) -> str:
+    return f"{to_datetime(instant):%Y-%m-%dT%H:%MZ}"
+
+
+@keys.command("renew")
+@click.argument("name")
+@click.option(
+    "--overlap",
+    "overlap_seconds",
+    metavar="TIME",
+    default="24h",
+    show_default=True,
+    callback=_read_time,
+    help="How long the key as it was before is still good: 30m, 24h, 7d, or 0 to end it at once.",
+)
+@database_option
+def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
+    """Make the key called NAME anew and print it; NAME may be its id too.
+
+    It stays the same application, with its notifications, rules, subscriptions and webhook. The new key is shown this
+    once. A running server need not be stopped. Keys that an earlier renewing left good end no later than this overlap.
+    """
+    with closing(Database(database_url, must_exist=True)) as database:
+        try:
+            key = access_keys.renew(database, name, overlap_seconds, wall_time())
+        except LookupError as error:
+            raise click.ClickException(error.args[0]) from None
+    click.echo(key)
+
+
+@keys.command("revoke")
+@click.argument("key_id")
+@database_option
+def revoke_key(key_id: str, database_url: str) -> None:
+    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids.
+
+    Its webhook, rules, subscriptions and notifications are deleted, so that nothing is sent to it any more.
+    """
+
+    def work(session: Session) -> bool:
+        is_revoked = stored_keys.revoke(session, key_id, wall_time())
+        if is_revoked:
+            maintenance.end_application(session, key_id)
+            # Streams that other processes hold open look at once, and end.
+            session.notify(f"{LOG} {key_id}")
+        return is_revoked
+
+    with closing(Database(database_url, must_exist=True)) as database:
+        if not database.write(work):
+            raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
+    click.echo(f"revoked {key_id}")

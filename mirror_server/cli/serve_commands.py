@@ -1,0 +1,229 @@
+"""The commands that serve: ``run`` and ``demo``. What serves is loaded when they are called."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from mirror_sdk._visible import visible
+from mirror_server.cli import demo_key, main
+from mirror_server.cli.demo_key import DemoKey
+from mirror_server.clock import wall_time
+from mirror_server.config import LogFormat, Settings
+from mirror_server.logging_format import configure
+from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.options import clock_option, seed_option, settings_options
+from mirror_server.service import keys as access_keys
+from mirror_server.service.keys import Scope
+from mirror_server.store.database import Database
+from mirror_server.store.url import is_postgresql, path_of, shown
+
+if TYPE_CHECKING:
+    from mirror_server.services import Services
+
+_NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
+
+
+host_option = click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="MIRROR_HOST",
+    show_envvar=True,
+    help="Address to listen on.",
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    envvar="MIRROR_PORT",
+    show_envvar=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(get_args(LogFormat)),
+    default="console",
+    show_default=True,
+    envvar="MIRROR_LOG_FORMAT",
+    show_envvar=True,
+    help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
+)
+access_log_option = click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    envvar="MIRROR_ACCESS_LOG",
+    show_envvar=True,
+    help="Write a line for each request; failures are written in either case.",
+)
+
+
+def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
+    if key is not None:
+        try:
+            access_keys.parts_of(key)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return key
+
+
+@main.command()
+@host_option
+@port_option
+@settings_options
+@log_format_option
+@access_log_option
+def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
+    """Run the server until it is stopped with Ctrl-C or SIGTERM.
+
+    Programs need an access key: make one with 'mirror-server keys create NAME'.
+    """
+    configure(log_format, access_log=access_log)
+    _serve(
+        Settings(**settings),
+        host,
+        port,
+        announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
+    )
+
+
+@main.command()
+@port_option
+@click.option(
+    "--devices", type=click.IntRange(min=0), default=12, show_default=True, help="How many simulated devices to have."
+)
+@click.option(
+    "--database",
+    "database_url",
+    metavar="URL",
+    help="Keep the state there, sqlite:///FILE, and the key in FILE.key. Without it, both are lost at the end.",
+)
+@seed_option
+@clock_option
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many seconds of a manual clock pass by themselves each second.",
+)
+@click.option(
+    "--key",
+    callback=_check_key,
+    envvar="MIRROR_DEMO_KEY",
+    show_envvar=True,
+    help="The access key to have instead of a fresh or kept one; it is not printed.",
+)
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
+@log_format_option
+def demo(
+    port: int,
+    devices: int,
+    database_url: str | None,
+    seed: int,
+    pace: float,
+    key: str | None,
+    log_format: LogFormat,
+    *,
+    manual_clock: bool,
+    follows_stdin: bool,
+) -> None:
+    """Run with simulated devices, a temporary database and a fresh key, for trying things out.
+
+    Prints the two lines that tell programs where to go, and a link for a browser:
+
+    \b
+      export API_HOST=...
+      export API_KEY=...
+      # In a browser: ...
+
+    With --database sqlite:///FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings
+    go on with it after the next start. To have another key, remove that file.
+    """  # noqa: D301 - click wants the character, not its escape
+    # Loads what serves, which a signal that raises must not interrupt.
+    from mirror_server.web.serve import stop_with_stdin  # noqa: PLC0415
+
+    # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    configure(log_format)
+    logging.getLogger("mirror_server").setLevel(logging.WARNING)
+    if pace and not manual_clock:
+        raise click.UsageError("--pace is for a manual clock; add --clock manual")
+    if follows_stdin:
+        stop_with_stdin()
+    with _demo_database(database_url) as url:
+        settings = Settings(
+            database_url=url,
+            simulate=devices,
+            seed=seed,
+            manual_clock=manual_clock,
+            pace=pace,
+            callback_networks=LOOPBACK,
+        )
+        _serve(settings, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
+
+
+def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
+    # Flask and uvicorn, which no other command needs.
+    from mirror_server.services import Services  # noqa: PLC0415
+    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
+
+    try:
+        listener = listen(host, port)
+    except ListenError as error:
+        raise click.ClickException(str(error)) from error
+    services = Services(settings)
+    authority = f"[{host}]" if ":" in host else host
+    url = f"http://{authority}:{listener.getsockname()[1]}"
+    serve(services, listener, announce=partial(announce, url, services))
+
+
+@contextmanager
+def _demo_database(url: str | None) -> Iterator[str]:
+    """The database that was named, or one that is removed at the end."""
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="mirror-demo-") as folder:
+        yield f"sqlite:///{Path(folder) / 'mirror.db'}"
+
+
+def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
+    if given_key is not None:
+        access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
+        click.echo(f"export API_HOST={url}")
+        return
+    key, note, problem = _demo_key(services.database, database_url)
+    click.echo(f"export API_HOST={url}")
+    click.echo(f"export API_KEY={key}")
+    # Behind the #, so that the browser does not send it.
+    click.echo(f"# In a browser: {url}/#key={key}")
+    if note:
+        click.echo(f"# {visible(note)}")
+    if problem:
+        click.echo(f"Warning: {visible(problem)}", err=True)
+
+
+def _demo_key(database: Database, url: str | None) -> DemoKey:
+    if url is not None and not is_postgresql(url):
+        try:
+            return demo_key.kept_key(database, path_of(url), wall_time())
+        except demo_key.KeyFileError as error:
+            raise click.ClickException(visible(str(error))) from error
+    key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())
+    return DemoKey(key, _NOT_KEPT if url else "")

@@ -1,0 +1,53 @@
+"""Several processes on one PostgreSQL database: one of them leads, and any of them answers.
+
+One process serves a SQLite file. On a PostgreSQL database any number do, on any number of machines::
+
+    pip install "device-state-mirror[server,postgresql]"
+    createdb mirror
+    mirror-server run --port 8080 --database postgresql://mirror@db.example.org/mirror
+    mirror-server run --port 8081 --database postgresql://mirror@db.example.org/mirror
+
+The database needs a user who may make tables in it; the password comes from ``~/.pgpass`` or ``PGPASSWORD``. Behind a
+proxy (``upstream mirror { server 127.0.0.1:8080; server 127.0.0.1:8081; }``, and ``proxy_pass http://mirror;``) any
+process answers any request, and an application may go to another one with each. Workers of gunicorn do as well
+(``mirror-server help wsgi``).
+
+- What is stored is seen by all at once. The processes write in turn, each all that waits for its turn in one
+  transaction, so sequence numbers have no holes, and whoever sees the revision of a snapshot has seen every change
+  below it.
+- They tell each other by ``LISTEN``/``NOTIFY`` on the same database; a poll held by one is woken by what another
+  stores.
+- One of them is the leader: it holds the devices, delivers webhooks, ends what expires. It has an advisory lock, so
+  when its process dies PostgreSQL gives the lead to another one, which goes on from what is stored: nothing is lost,
+  nothing is stored twice. ``mirror_leader`` in ``/metrics`` tells which one it is. What only that process knows (plain
+  polls, the bench, the webhook's channel) is forwarded to it through the database; a change that was under way when it
+  died is answered ``503``, to be looked at before it is repeated.
+- All run with the same ``--simulate``; with ``--clock manual`` there can be one only.
+- PostgreSQL restarts: what changes something is answered ``503`` with ``Retry-After`` until it is back, what devices
+  did meanwhile is stored then, streams end and clients come back with their position. Nothing has to be restarted.
+- Back it up with ``pg_dump`` while all run. Versions that bring a new schema: stop all processes, start the new ones. A
+  dump or a snapshot that runs for long keeps PostgreSQL from tidying up behind the writers; take dumps of a large
+  mirror from a replica.
+
+What they bear
+--------------
+
+One process on SQLite is several times as fast as one on PostgreSQL, where each statement goes over a connection. Move
+when you need more than one machine, a take-over without a restart, or more reads than one core answers. One run of
+``python tests/benchmarks processes`` on a quiet virtual machine (AMD EPYC; processes and PostgreSQL on three cores
+together, the load on the fourth; an fsync 0.15 ms; medians of three rounds). ``on one`` is one process on PostgreSQL,
+and the last columns are how many times as much two and four of them do::
+
+    a second                           SQLite  on one  ratio   two  four
+    E1, 20 resources                    6,900   2,100   0.30   1.9   3.2
+    a write: request, device, answer    1,700     350   0.20   1.2   1.2
+    observations, one by one           17,000   9,300   0.53
+    observations, groups of 500        49,000  34,000   0.72
+
+Reads grow with the processes for as long as PostgreSQL has cores for them, to 7,600 a second with four. Writes hardly
+do: all processes take turns, and an observation comes in at the leader, which stores those that wait together. At 9,300
+observations a second, one a device every ten minutes, that is a fleet of 5.6 million. A device with 20 resources takes
+8 KB with its indexes (6.4 KB of them its resources), a kept notification 0.43 KB: 45 GB, and the logs are bounded by
+``--keep-log-bytes``. The figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What
+more than one database would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
+"""

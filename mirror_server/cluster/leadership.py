@@ -1,0 +1,213 @@
+"""Leader election among the processes on one PostgreSQL database, and the messages of the others.
+
+The leader holds the devices, delivers the webhooks and looks after what becomes due. It is the process with an advisory
+lock, which PostgreSQL gives to another as soon as its process is gone. A process that was only cut off for a while goes
+on where it was if nobody took over; where somebody did, what it still wanted to store is dropped, because every
+transaction looks at the token of the leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from mirror_server.store import processes
+from mirror_server.store.backend import Election
+from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.session import Session
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+_CONNECT_AGAIN_SECONDS = 0.5
+_GRACE_SECONDS = 3.0
+"""How long the process that led is given to come back after an interruption, before another takes over."""
+
+_FIRST_SECONDS = 120
+
+
+class Participant(Protocol):
+    """A server as the election needs it. Nothing here may block for long."""
+
+    def receive(self, message: str) -> None:
+        """A message of another process."""
+        ...
+
+    def catch_up(self) -> None:
+        """Messages may have been missed: look at everything they could have been about."""
+        ...
+
+    def begin_to_lead(self) -> None:
+        """Make this process the leader from now on."""
+        ...
+
+    def go_on_leading(self) -> None:
+        """This process is the leader still, and nobody else was meanwhile."""
+        ...
+
+    def pause_leading(self) -> None:
+        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
+        ...
+
+    def stop_leading(self) -> None:
+        """Another process leads: forget what is under way."""
+        ...
+
+
+class Leadership:
+    """Listens to the other processes on a thread of its own, and takes over when their leader is gone.
+
+    Args:
+        election: The lock, and the messages of the others.
+        url: The database, as it may be shown.
+        write: Stores something and waits until it is on disk.
+        options: What all processes must have in common, in words for a message.
+        is_alone: Whether this process can be the only one.
+
+    Raises:
+        DatabaseError: Processes that cannot work together with this one serve the database.
+    """
+
+    def __init__(
+        self,
+        election: Election,
+        url: str,
+        write: Callable[[Callable[[Session], None]], None],
+        *,
+        options: str,
+        is_alone: bool,
+    ) -> None:
+        self._election = election
+        self._url = url
+        self._write = write
+        self._options = options
+        self._is_closing = threading.Event()
+        self._has_looked = threading.Event()
+        self._participant: Participant
+        self._try_at = 0.0
+        self._holds_lock = election.try_lock()
+        if not self._holds_lock:
+            self._check(is_alone=is_alone)
+        self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+
+    def start(self, participant: Participant) -> None:
+        """Begin to listen; returns when this process is the leader, or knows that another one is.
+
+        Raises:
+            DatabaseError: The database does not answer.
+        """
+        self._participant = participant
+        self._thread.start()
+        if not self._has_looked.wait(_FIRST_SECONDS):
+            raise DatabaseError(f"the database {self._url} does not answer; start again when it does")
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process is the leader, as far as it knows."""
+        return bool(self._election.token)
+
+    def stop(self) -> None:
+        """Listen no more; until it is closed no other process takes over."""
+        self._is_closing.set()
+        if self._thread.is_alive():
+            self._election.end_messages()
+            self._thread.join()
+
+    def close(self) -> None:
+        """Let another process take over."""
+        self._election.unlock()
+        self._election.close()
+
+    def _check(self, *, is_alone: bool) -> None:
+        token = self._election.leader_token()
+        others = self._options if token is None else token.partition(" ")[2]
+        if is_alone or others != self._options:
+            self._election.close()
+            raise DatabaseError(
+                f"another process serves the database {self._url} {others}, this one is to do so"
+                f" {self._options}; start all processes with the same --simulate and --clock, and with"
+                " --clock manual one only"
+            )
+
+    def _run(self) -> None:
+        while not self._is_closing.is_set():
+            try:
+                self._take_part()
+            except Exception as error:
+                if not isinstance(error, StorageFailed):
+                    _log.exception("this process could not work with the others on its database")
+                self._interrupted(error)
+            while not self._is_closing.is_set() and not self._reconnect():
+                self._is_closing.wait(_CONNECT_AGAIN_SECONDS)
+
+    def _take_part(self) -> None:
+        # Before all is looked at: what is told from now on arrives, and what was told before is found.
+        self._election.listen()
+        if self._holds_lock:
+            self._lead()
+        self._participant.catch_up()
+        while not self._is_closing.is_set():
+            if not self._holds_lock and time.monotonic() >= self._try_at:
+                self._stand()
+            self._has_looked.set()
+            for message in self._election.messages(_POLL_SECONDS):
+                self._receive(message)
+
+    def _stand(self) -> None:
+        """Try to become the leader."""
+        self._holds_lock = self._election.try_lock()
+        if self._holds_lock:
+            self._lead()
+        elif self.is_leader:
+            self._stop_leading()
+
+    def _lead(self) -> None:
+        """The lock is held: go on as the leader of before, or take over."""
+        if self.is_leader:
+            if self._election.leader_token() == self._election.token:
+                self._participant.go_on_leading()
+                return
+            self._stop_leading()
+        token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
+        # Set before it is stored: the very transaction that stores it is one of the leader's.
+        self._election.token = token
+
+        def work(session: Session) -> None:
+            processes.put_leader(session, token)
+
+        try:
+            self._write(work)
+            self._participant.begin_to_lead()
+        except BaseException:
+            self._stop_leading()
+            raise
+
+    def _stop_leading(self) -> None:
+        self._election.token = ""
+        self._participant.stop_leading()
+
+    def _receive(self, message: str) -> None:
+        try:
+            self._participant.receive(message)
+        except StorageFailed:
+            # The connection this message came by is lost as well, and afterwards everything is looked at.
+            _log.debug("a message of another process came while the database went", exc_info=True)
+
+    def _interrupted(self, error: Exception) -> None:
+        self._election.close()
+        self._holds_lock = False
+        if not self._is_closing.is_set():
+            _log.warning("the database does not answer (%s); trying again until it does", reason_of(error))
+        self._participant.pause_leading()
+
+    def _reconnect(self) -> bool:
+        if not self._election.reconnect():
+            return False
+        # The leader of before tries at once.
+        self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
+        _log.warning("the database answers again")
+        return True

@@ -1,0 +1,217 @@
+"""Delivers to each device what waits for it: in order, one at a time, when the device can be reached.
+
+What waits stands in the database; only what is under way is in memory. So a restart delivers again what was not
+answered, and nothing has to be rebuilt. Source: wire.md 2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
+from mirror_server.clock import Clock, Timer
+from mirror_server.core.commands import Command
+from mirror_server.core.instants import after_seconds
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    Content,
+    DeviceCommand,
+    DeviceLink,
+    Execute,
+    Observe,
+    Outcome,
+    Read,
+    Write,
+    WriteAttributes,
+)
+from mirror_server.store import commands, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
+
+_PAUSE_AFTER_ERROR_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One thing to ask of a device; ``command`` where an application asked for it."""
+
+    device_id: str
+    ask: DeviceCommand
+    command: Command | None = None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is under way to one device."""
+
+    command_id: int | None = None
+    look_again: bool = False
+    ask_again: bool = False
+    ended: bool = False
+    timer: Timer | None = None
+
+
+Finish = Callable[[Job, Answer | None], "Future[Any]"]
+"""Stores how a job ended (``None``: no answer in time); the future is done when that is on disk."""
+
+
+class Dispatcher:
+    """One lane for each device that has something under way."""
+
+    def __init__(
+        self, *, database: Database, clock: Clock, link: DeviceLink, finish: Finish, answer_timeout_seconds: float
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._link = link
+        self._finish = finish
+        self._answer_timeout_seconds = answer_timeout_seconds
+        self._lanes: dict[str, _Lane] = {}
+        # Subscribe commands a device left unanswered: not repeated before it makes contact again.
+        self._unanswered: dict[str, set[DeviceCommand]] = {}
+        self._lock = threading.Lock()
+
+    def contact(self, device_id: str) -> None:
+        """The device can be reached: ask it everything that waits, also what it left unanswered before."""
+        with self._lock:
+            self._unanswered.pop(device_id, None)
+            lane = self._lanes.get(device_id)
+            if lane is not None:
+                lane.ask_again = True
+        self.wake(device_id)
+
+    def wake(self, device_id: str) -> None:
+        """See whether something waits for the device, and send it if nothing is under way."""
+        with self._lock:
+            lane = self._lanes.get(device_id)
+            if lane is not None:
+                # The lane looks at this under the same lock before it is given up: no wake falls in between.
+                lane.look_again = True
+                return
+            if not self._link.is_reachable(device_id):
+                return
+            lane = self._lanes[device_id] = _Lane()
+        self._next(device_id, lane)
+
+    def under_way(self) -> set[int]:
+        """The numbers of the commands that devices have in hand."""
+        with self._lock:
+            return {lane.command_id for lane in self._lanes.values() if lane.command_id is not None}
+
+    def forget(self) -> None:
+        """Another process has the devices now: wait for no answer any more."""
+        with self._lock:
+            lanes = list(self._lanes.values())
+            self._lanes.clear()
+            self._unanswered.clear()
+            for lane in lanes:
+                lane.ended = True
+        for lane in lanes:
+            if lane.timer is not None:
+                lane.timer.cancel()
+
+    def wake_all(self) -> None:
+        """See after every device for which something waits."""
+        with self._database.read() as session:
+            device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
+        for device_id in sorted(device_ids):
+            self.wake(device_id)
+
+    def _next(self, device_id: str, lane: _Lane) -> None:
+        while True:
+            try:
+                job = self._next_job(device_id)
+            except StorageFailed:
+                self._release_later(device_id, lane)
+                return
+            if job is not None:
+                self._send(job, lane)
+                return
+            with self._lock:
+                if not lane.look_again:
+                    self._remove(device_id, lane)
+                    return
+                lane.look_again = False
+
+    def _next_job(self, device_id: str) -> Job | None:
+        with self._database.read() as session:
+            asks: Iterable[DeviceCommand] = [
+                *map(Observe, subscriptions.wanted_paths(session, device_id)),
+                *map(CancelObservation, subscriptions.unwanted_paths(session, device_id)),
+            ]
+            command = commands.first_waiting(session, device_id, self._clock.now())
+        with self._lock:
+            unanswered = self._unanswered.get(device_id, set())
+            for ask in asks:
+                if ask not in unanswered:
+                    return Job(device_id, ask)
+        return Job(device_id, _ask_of(command), command) if command else None
+
+    def _send(self, job: Job, lane: _Lane) -> None:
+        lane.command_id = job.command.command_id if job.command else None
+        due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
+        # The timer first: the answer, which cancels it, may come before the command is sent to the end.
+        lane.timer = self._clock.call_at(due_at, lambda: self._ended(job, lane, None))
+        self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
+
+    def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
+        is_lost = answer is None or answer.outcome is Outcome.UNAVAILABLE
+        with self._lock:
+            # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
+            is_late, lane.ended = lane.ended, True
+            if job.command is None and is_lost and not (is_late or lane.ask_again):
+                self._unanswered.setdefault(job.device_id, set()).add(job.ask)
+        if is_late:
+            if not is_lost:
+                self._take_late(job, answer)
+            return
+        if lane.timer is not None:
+            lane.timer.cancel()
+        self._finish(job, answer).add_done_callback(lambda future: self._stored(job.device_id, lane, future))
+
+    def _take_late(self, job: Job, answer: Answer | None) -> None:
+        """Nobody waits for the answer any more, but it tells what the device has and does.
+
+        Not so the end of an observation: another may have begun since.
+        """
+        if isinstance(job.ask, CancelObservation):
+            return
+        self._finish(job, answer).add_done_callback(lambda _: self.wake(job.device_id))
+
+    def _stored(self, device_id: str, lane: _Lane, future: Future[Any]) -> None:
+        if future.exception() is not None:
+            # The database refuses; the job still waits in it and would be sent again at once, without end.
+            self._release_later(device_id, lane)
+        else:
+            self._release(device_id, lane)
+
+    def _release_later(self, device_id: str, lane: _Lane) -> None:
+        due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
+        self._clock.call_at(due_at, lambda: self._release(device_id, lane))
+
+    def _release(self, device_id: str, lane: _Lane) -> None:
+        with self._lock:
+            self._remove(device_id, lane)
+        self.wake(device_id)
+
+    def _remove(self, device_id: str, lane: _Lane) -> None:
+        # After the devices were let go of and taken again, the lane may be another one.
+        if self._lanes.get(device_id) is lane:
+            del self._lanes[device_id]
+
+
+def _ask_of(command: Command) -> DeviceCommand:
+    request = command.request
+    content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
+    if request.method == "GET":
+        return Read(request.path, request.accept)
+    if request.method == "POST":
+        return Execute(request.path, content)
+    if request.query is not None:
+        return WriteAttributes(request.path, request.query)
+    return Write(request.path, content)

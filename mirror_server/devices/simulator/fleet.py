@@ -1,0 +1,236 @@
+"""What simulated devices do, on their own account or when told to: their lock, their timers, their calls."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Observation, Observe, Outcome
+from mirror_server.devices.simulator.commands import changes_device, respond
+from mirror_server.devices.simulator.device import SimulatedDevice
+from mirror_server.devices.simulator.outbox import Outbox
+from mirror_server.devices.simulator.running_device import RunningDevice
+
+
+class LastObserved(NamedTuple):
+    """When the service last heard of a resource by an observation; the value, unless it has read another since."""
+
+    device_id: str
+    path: str
+    text: str | None
+    heard_at: Instant
+
+
+class SimulatorStore(Protocol):
+    """Where simulated devices are kept: device id -> JSON document."""
+
+    def load(self) -> dict[str, str]:
+        """All documents."""
+        ...
+
+    def last_observed(self) -> list[LastObserved]:
+        """What the service has heard of these devices: what it has not is to be sent once more."""
+        ...
+
+    def save(self, documents: Mapping[str, str]) -> None:
+        """Put documents in line for the disk, before all that the simulator tells the service later; never blocks."""
+        ...
+
+
+@dataclass(slots=True)
+class Turn:
+    """What is decided at one instant: devices to store, devices whose next timer may be another one, things to tell."""
+
+    now: Instant
+    unsaved: dict[str, SimulatedDevice] = field(default_factory=dict)
+    touched: dict[str, RunningDevice] = field(default_factory=dict)
+    calls: list[Callable[[], object]] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def touch(self, running: RunningDevice) -> None:
+        """The device's next timer is to be looked after."""
+        self.touched[running.device.device_id] = running
+
+    def save(self, running: RunningDevice) -> None:
+        """The device is to be stored."""
+        self.touch(running)
+        self.unsaved[running.device.device_id] = running.device
+
+
+class Fleet:
+    """The devices while they run. Everything is called inside a turn, or, where nothing is decided, a look."""
+
+    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock) -> None:
+        self.running: dict[str, RunningDevice] = {}
+        self._events = events
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._outbox = Outbox()
+        self._command_numbers = itertools.count()
+
+    @contextmanager
+    def look(self) -> Iterator[Instant]:
+        """Look inside, under the lock; gives the present instant."""
+        with self._lock:
+            yield self._clock.now()
+
+    @contextmanager
+    def turn(self, *, wait: bool = True) -> Iterator[Turn]:
+        """Decide inside, under the lock; afterwards what was decided is stored, and then told without the lock.
+
+        Args:
+            wait: Whether to return only when all is told, also where another thread tells it. A thread of the service
+                must not wait so: the other thread may need it.
+        """
+        with self.look() as now:
+            turn = Turn(now)
+            yield turn
+            for running in turn.touched.values():
+                self._arm(running, now)
+            if turn.unsaved:
+                self._store.save({device_id: device.to_json() for device_id, device in turn.unsaved.items()})
+            if turn.observations:
+                turn.calls.append(partial(self._events.observed, turn.observations))
+            last_call = self._outbox.add(turn.calls)
+        self._outbox.drain()
+        if wait:
+            self._outbox.wait_until_called(last_call)
+
+    def adopt(self, device: SimulatedDevice) -> RunningDevice:
+        """Take a device in."""
+        running = self.running[device.device_id] = RunningDevice(device)
+        return running
+
+    def retire(self) -> None:
+        """Let go of all devices: another process has them now."""
+        with self._lock:
+            for running in self.running.values():
+                running.in_flight.clear()
+                if running.timer is not None:
+                    running.timer.cancel()
+                    running.timer = None
+            self.running.clear()
+
+    def go_on(self, turn: Turn, running: RunningDevice) -> None:
+        """The device does what its rhythm says, if something of it is due."""
+        turn.touch(running)
+        if running.connected:
+            self._live(turn, running, contact=running.contact_due(turn.now))
+
+    def come_online(self, turn: Turn, running: RunningDevice) -> None:
+        """The device is back: it makes contact, or registers again when its registration outlived its lifetime."""
+        if running.connected:
+            self._live(turn, running, contact=True)
+
+    def register(self, turn: Turn, running: RunningDevice) -> None:
+        """The device makes a full registration."""
+        registration = running.device.register(turn.now)
+        running.wake(turn.now)
+        turn.save(running)
+        turn.calls.append(partial(self._events.registered, registration))
+        self.report(turn, running)
+
+    def update(self, turn: Turn, running: RunningDevice) -> None:
+        """The device updates its registration, with its structure if the service knows another one."""
+        device = running.device
+        device.renewed_at = turn.now
+        resources = None if device.is_introduced() else device.introduce()
+        running.wake(turn.now)
+        turn.save(running)
+        turn.calls.append(partial(self._events.registration_updated, device.device_id, resources))
+        self.report(turn, running)
+
+    def deregister(self, turn: Turn, running: RunningDevice) -> None:
+        """The device leaves."""
+        running.device.registered = False
+        running.device.forget_observations()
+        turn.save(running)
+        turn.calls.append(partial(self._events.deregistered, running.device.device_id))
+        self.drop_commands(turn, running)
+
+    def report(self, turn: Turn, running: RunningDevice, only: str | None = None) -> None:
+        """The device sends what changed, of all resources or of one."""
+        turn.touch(running)
+        if running.connected:
+            turn.observations += running.report(turn.now, only)
+
+    def drop_commands(self, turn: Turn, running: RunningDevice) -> None:
+        """The device loses the commands it has in hand."""
+        turn.calls += [partial(answer, Answer(Outcome.UNAVAILABLE)) for answer in running.in_flight.values()]
+        running.in_flight.clear()
+
+    def receive(
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[Answer], None]
+    ) -> None:
+        """A command reaches the device, which does it and answers when its latency has passed."""
+        if running.device.latency_seconds == 0:
+            self._respond(turn, running, command, answer)
+            return
+        number = next(self._command_numbers)
+        running.in_flight[number] = answer
+        due_at = after_seconds(turn.now, running.device.latency_seconds)
+        self._clock.call_at(due_at, partial(self._respond_late, running, number, command))
+
+    def _respond_late(self, running: RunningDevice, number: int, command: DeviceCommand) -> None:
+        with self.turn() as turn:
+            answer = running.in_flight.pop(number, None)
+            if answer is not None:
+                self._respond(turn, running, command, answer)
+
+    def _respond(
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[Answer], None]
+    ) -> None:
+        if running.device.answer == "silent":
+            return
+        response = respond(running.device, command, turn.now)
+        turn.calls.append(partial(answer, response))
+        if response.outcome is Outcome.DONE and changes_device(command):
+            if isinstance(command, Observe):
+                running.note_sent(command.path, turn.now)
+            turn.save(running)
+            self.report(turn, running, only=command.path)
+
+    def _contact(self, turn: Turn, running: RunningDevice) -> None:
+        running.wake(turn.now)
+        turn.save(running)
+        turn.calls.append(partial(self._events.contact, running.device.device_id))
+
+    def _live(self, turn: Turn, running: RunningDevice, *, contact: bool) -> None:
+        """The device does what is due; in queue mode it reports only when it is awake for something else."""
+        if running.device.lapsed(turn.now):
+            self.register(turn, running)
+            return
+        if turn.now >= running.device.update_due_at:
+            self.update(turn, running)
+        if contact:
+            self._contact(turn, running)
+        if contact or not running.device.queue_mode:
+            self.report(turn, running)
+
+    def _arm(self, running: RunningDevice, now: Instant) -> None:
+        """See that the device's one timer comes no later than what is due next.
+
+        An earlier timer stays: what it is for may be due at this very instant, and is not yet done.
+        """
+        due_at = running.next_due_at(now)
+        timer = running.timer
+        if timer is not None and due_at is not None and timer.due_at <= due_at:
+            return
+        if timer is not None:
+            timer.cancel()
+        running.timer = None if due_at is None else self._clock.call_at(due_at, partial(self._wake, running, due_at))
+
+    def _wake(self, running: RunningDevice, due_at: Instant) -> None:
+        with self.turn() as turn:
+            if running.timer is None or running.timer.due_at != due_at:
+                return
+            running.timer = None
+            self.go_on(turn, running)

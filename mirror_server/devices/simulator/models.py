@@ -1,0 +1,239 @@
+"""How measured values of simulated devices run over time: pure functions of a device's key, and an instant.
+
+Nothing is remembered between two calls: chance is a hash of the key, the name of the quantity and a step of time, so a
+simulator that is restarted goes on with the same curves. Days and hours are those of UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from mirror_server.core.instants import Instant
+
+Model: TypeAlias = Callable[[str, Instant], str]
+"""Gives, for a device's key and an instant, the value as the device would send it."""
+
+_MINUTE = 60_000
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+_FIRST_MONDAY = 18_267
+"""The day counters began to count: 2020-01-06, in days since 1970-01-01."""
+
+_POWER_PROFILE_WATTS = (2, 2, 2, 2, 2, 5, 40, 65, 30, 12, 12, 45, 70, 35, 12, 12, 15, 40, 90, 110, 95, 80, 45, 8)
+"""Mean power of a plug in each hour of a day."""
+
+_OPENINGS_A_DAY = 12
+_OPENING_WINDOW = 50 * _MINUTE
+_WORK_BEGINS = 8 * _HOUR
+
+_ROOM_SETTLES = 30 * _MINUTE
+"""The time in which a room goes 63 percent of the way to a new set-point."""
+
+
+def draw(key: str, name: str, step: int = 0) -> float:
+    """Chance without a memory: a number from 0 to below 1 that always is the same for the same arguments."""
+    digest = hashlib.blake2b(f"{key}/{name}/{step}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / 2**53
+
+
+def _jitter(key: str, name: str, at: Instant) -> float:
+    """Noise of single measurements, from -1 to 1."""
+    return 2 * draw(key, name, at) - 1
+
+
+def _sway(key: str, name: str, at: Instant, step: int) -> float:
+    """Slow noise from -1 to 1: a smooth way through one drawn point every ``step`` milliseconds."""
+    number, rest = divmod(at, step)
+    share = rest / step
+    weight = share * share * (3 - 2 * share)
+    here, there = draw(key, name, number), draw(key, name, number + 1)
+    return 2 * (here + (there - here) * weight) - 1
+
+
+def _hour(at: Instant) -> float:
+    return at % _DAY / _HOUR
+
+
+def _daily(at: Instant) -> float:
+    """How warm the time of day is, from -1 before dawn (3:00) to 1 in the afternoon (15:00)."""
+    return math.sin(2 * math.pi * (_hour(at) - 9) / 24)
+
+
+def _percent(value: float) -> str:
+    return f"{min(100.0, max(5.0, value)):.1f}"
+
+
+def _indoor_level(key: str) -> float:
+    return 20.5 + 2 * draw(key, "indoor level")
+
+
+def _indoor_celsius(key: str, at: Instant) -> float:
+    sway = _sway(key, "indoor", at, 3 * _HOUR)
+    return _indoor_level(key) + 1.5 * _daily(at) + 0.6 * sway + 0.1 * _jitter(key, "indoor jitter", at)
+
+
+def indoor_temperature(key: str, at: Instant) -> str:
+    """Degrees Celsius of a room, warmest in the afternoon."""
+    return f"{_indoor_celsius(key, at):.1f}"
+
+
+def indoor_humidity(key: str, at: Instant) -> str:
+    """Relative humidity of a room in percent; it falls as the room gets warmer."""
+    above = _indoor_celsius(key, at) - _indoor_level(key)
+    return _percent(46 - 3 * above + 2 * _sway(key, "indoor damp", at, 6 * _HOUR))
+
+
+def _season_celsius(at: Instant) -> float:
+    return 10 - 9 * math.cos(2 * math.pi * (at / _DAY - 15) / 365.25)
+
+
+def _outdoor_celsius(key: str, at: Instant) -> float:
+    sway = _sway(key, "outdoor", at, 8 * _HOUR)
+    return _season_celsius(at) + 4 * _daily(at) + 2.5 * sway + 0.1 * _jitter(key, "outdoor jitter", at)
+
+
+def outdoor_temperature(key: str, at: Instant) -> str:
+    """Degrees Celsius outdoors, with the day and with the season."""
+    return f"{_outdoor_celsius(key, at):.1f}"
+
+
+def outdoor_humidity(key: str, at: Instant) -> str:
+    """Relative humidity outdoors in percent; it falls as the day gets warmer."""
+    above = _outdoor_celsius(key, at) - _season_celsius(at)
+    return _percent(70 - 3 * above + 4 * _sway(key, "outdoor damp", at, 6 * _HOUR))
+
+
+def air_pressure(key: str, at: Instant) -> str:
+    """Hectopascal, slowly up and down within days."""
+    return f"{1013 + 14 * _sway(key, 'pressure', at, _DAY) + 0.1 * _jitter(key, 'pressure jitter', at):.1f}"
+
+
+def light_level(key: str, at: Instant) -> str:
+    """Lux outdoors, whole; 0 from 18:00 to 6:00, less under clouds."""
+    sun = max(0.0, math.sin(math.pi * (_hour(at) - 6) / 12))
+    return str(round(50_000 * sun * (0.65 + 0.35 * _sway(key, "clouds", at, 2 * _HOUR))))
+
+
+def battery_level(key: str, at: Instant) -> str:
+    """Whole percent; a battery lasts about two years, and a new one is put in at 20 percent."""
+    drained = (at / _DAY + 720 * draw(key, "battery")) % 720
+    return str(100 - int(drained / 9))
+
+
+def _lamp_on_from_to(key: str, at: Instant) -> tuple[Instant, Instant]:
+    day = at // _DAY
+    begin_hour = 17 + 2 * draw(key, "lamp on", day)
+    end_hour = 22 + 1.5 * draw(key, "lamp off", day)
+    return day * _DAY + round(begin_hour * _HOUR), day * _DAY + round(end_hour * _HOUR)
+
+
+def lamp_on(key: str, at: Instant) -> str:
+    """``1`` in the evening, else ``0``."""
+    begin_at, end_at = _lamp_on_from_to(key, at)
+    return "1" if begin_at <= at < end_at else "0"
+
+
+def lamp_on_seconds(key: str, at: Instant) -> str:
+    """How many seconds of this day the lamp has been on."""
+    begin_at, end_at = _lamp_on_from_to(key, at)
+    return str(max(0, min(at, end_at) - begin_at) // 1000)
+
+
+def lamp_dimmer(key: str, at: Instant) -> str:
+    """Whole percent of the full light: brighter early in the evening, the same for an hour."""
+    return str(round(90 - 40 * (_hour(at) > 20) + 10 * draw(key, "dimmer", at // _HOUR)))
+
+
+def _plug_scale(key: str) -> float:
+    return 0.5 + draw(key, "plug")
+
+
+def plug_power(key: str, at: Instant) -> str:
+    """Watt: little at night, most in the evening."""
+    mean = _POWER_PROFILE_WATTS[int(_hour(at))] * _plug_scale(key)
+    return f"{mean * (1 + 0.15 * _jitter(key, 'power', at)):.1f}"
+
+
+def plug_energy(key: str, at: Instant) -> str:
+    """Watt hours since 2020-01-06; never less than before."""
+    hour = int(_hour(at))
+    whole_days = (at // _DAY - _FIRST_MONDAY) * sum(_POWER_PROFILE_WATTS)
+    today = sum(_POWER_PROFILE_WATTS[:hour]) + _POWER_PROFILE_WATTS[hour] * (at % _HOUR / _HOUR)
+    return f"{max(0.0, (whole_days + today) * _plug_scale(key)):.1f}"
+
+
+def _window(at: Instant) -> int:
+    """Which of the day's windows for one opening an instant lies in: below 0 before work, 12 or more after it."""
+    return (at % _DAY - _WORK_BEGINS) // _OPENING_WINDOW
+
+
+def _opening(key: str, day: int, window: int) -> tuple[Instant, Instant]:
+    """The instants between which the door is open in one window of a working day."""
+    number = day * _OPENINGS_A_DAY + window
+    begin_at = day * _DAY + _WORK_BEGINS + window * _OPENING_WINDOW + int(25 * _MINUTE * draw(key, "opens", number))
+    return begin_at, begin_at + 2 * _MINUTE + int(23 * _MINUTE * draw(key, "closes", number))
+
+
+def _is_working_day(day: int) -> bool:
+    return (day - _FIRST_MONDAY) % 7 < 5
+
+
+def door_open(key: str, at: Instant) -> str:
+    """``1`` while the door is open, else ``0``: twelve times a working day between 8:00 and 18:00."""
+    day, window = at // _DAY, _window(at)
+    if not _is_working_day(day) or not 0 <= window < _OPENINGS_A_DAY:
+        return "0"
+    begin_at, end_at = _opening(key, day, window)
+    return "1" if begin_at <= at < end_at else "0"
+
+
+def door_openings(key: str, at: Instant) -> str:
+    """How many times the door was opened since 2020-01-06; never less than before."""
+    day = at // _DAY
+    weeks, weekday = divmod(day - _FIRST_MONDAY, 7)
+    count = _OPENINGS_A_DAY * (5 * weeks + min(weekday, 5))
+    if _is_working_day(day):
+        window = _window(at)
+        count += min(max(window, 0), _OPENINGS_A_DAY)
+        if 0 <= window < _OPENINGS_A_DAY:
+            count += at >= _opening(key, day, window)[0]
+    return str(max(0, count))
+
+
+def _set_point_celsius(key: str, at: Instant) -> float:
+    """The set-point of the hour: 20 to 22 degrees from 6:00 to 22:00, 17.5 at night."""
+    by_day = 20 + round(4 * draw(key, "comfort")) / 2
+    return by_day if 6 <= _hour(at) < 22 else 17.5
+
+
+def set_point(key: str, at: Instant) -> str:
+    """Degrees Celsius a thermostat is set to: lower at night."""
+    return f"{_set_point_celsius(key, at):.1f}"
+
+
+class Setting(NamedTuple):
+    """What a set-point was set to, when, and how warm the room was then."""
+
+    celsius: float
+    set_at: Instant
+    room_celsius: float
+
+
+def room_celsius(key: str, at: Instant, setting: Setting | None) -> float:
+    """How warm a room is, but for the noise: it comes after the curve of :func:`set_point`, or after its setting.
+
+    The curve is reached within two hours, as is a setting, but for a fiftieth of the way.
+    """
+    if setting is None:
+        behind = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
+        return sum(behind) / len(behind)
+    left = math.exp(-max(0, at - setting.set_at) / _ROOM_SETTLES)
+    return setting.celsius + (setting.room_celsius - setting.celsius) * left
+
+
+def heated_temperature(key: str, at: Instant, setting: Setting | None = None) -> str:
+    """Degrees Celsius of a room, which comes after its set-point."""
+    return f"{room_celsius(key, at, setting) + 0.3 * _sway(key, 'heated', at, _HOUR):.1f}"

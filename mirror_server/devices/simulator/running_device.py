@@ -1,0 +1,138 @@
+"""A simulated device while the simulator runs: when it is awake, what it sent last, what it is to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mirror_server.clock import Timer
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import Answer, Content, Observation
+from mirror_server.devices.simulator.device import CONTACT_SECONDS, Reading, Resource, SimulatedDevice
+
+AWAKE_SECONDS = 10
+
+
+class Sent(NamedTuple):
+    """What the service last heard of a resource; ``text`` is ``None`` where it surely was another value."""
+
+    text: str | None
+    sent_at: Instant
+
+
+@dataclass(slots=True, eq=False)
+class RunningDevice:
+    """The running side of one device.
+
+    Nothing of it is stored: after a restart the device learns what it sent from what the service heard. ``held`` are
+    changes that wait for their ``pmin``; ``timer`` is the one timer of the device's rhythms, ``in_flight`` who is to
+    hear of the commands the device has in hand.
+    """
+
+    device: SimulatedDevice
+    sent: dict[str, Sent] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    timer: Timer | None = None
+    in_flight: dict[int, Callable[[Answer], None]] = field(default_factory=dict)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the device takes part at all, if only now and then."""
+        return self.device.online and self.device.registered
+
+    def reachable(self, now: Instant) -> bool:
+        """Whether a command sent now arrives."""
+        return self.connected and (not self.device.queue_mode or now < self.awake_until)
+
+    @property
+    def awake_until(self) -> Instant:
+        """The instant until which a device in queue mode is reachable."""
+        return after_seconds(self.device.awoken_at, AWAKE_SECONDS)
+
+    @property
+    def contact_due_at(self) -> Instant:
+        """When a device in queue mode next makes contact."""
+        return self.device.next_beat_after(self.device.awoken_at, CONTACT_SECONDS)
+
+    def wake(self, now: Instant) -> None:
+        """The device speaks with the service: it is reachable for a while, and its next contact is the next beat."""
+        self.device.awoken_at = now
+
+    def contact_due(self, now: Instant) -> bool:
+        """Whether a device in queue mode is to make contact."""
+        return self.device.queue_mode and now >= self.contact_due_at
+
+    def note_sent(self, path: str, now: Instant) -> None:
+        """The service knows the value of a resource as it is now."""
+        self.sent[path] = Sent(self.device.reading(path, now).text, now)
+        self.held.discard(path)
+
+    def note_baseline(self, now: Instant) -> None:
+        """A new device sends nothing until something changes. Source: specification 2.2, empty values at first."""
+        for path, resource in self.device.resources.items():
+            if resource.auto_observable:
+                resource.baseline_at = now
+                self.note_sent(path, now)
+
+    def recall(self, heard: Mapping[str, Sent]) -> None:
+        """Learn what was sent from what the service heard of the resources; their baseline stands for the others."""
+        baseline = {
+            path: Sent(None, resource.baseline_at)
+            for path, resource in self.device.resources.items()
+            if resource.baseline_at is not None
+        }
+        known = {path: sent for path, sent in heard.items() if path in self.device.resources}
+        for path, sent in (baseline | known).items():
+            is_old = self.device.resources[path].value_at <= sent.sent_at
+            text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
+            self.sent[path] = Sent(text, sent.sent_at)
+
+    def report(self, now: Instant, only: str | None = None) -> list[Observation]:
+        """Take what is to be sent now, of all resources or of one."""
+        observations = []
+        for path in self.device.reported_paths():
+            if only is None or path == only:
+                reading = self.device.reading(path, now)
+                if self._is_to_be_sent(path, reading.text, now):
+                    self.sent[path] = Sent(reading.text, now)
+                    observations.append(self._observation(path, reading))
+        return observations
+
+    def _is_to_be_sent(self, path: str, text: str, now: Instant) -> bool:
+        resource, sent = self.device.resources[path], self.sent.get(path)
+        self.held.discard(path)
+        if sent is None:
+            return True
+        if now < after_seconds(sent.sent_at, resource.pmin_seconds):
+            if text != sent.text:
+                self.held.add(path)
+            return False
+        pmax_seconds = resource.pmax_seconds
+        return text != sent.text or (pmax_seconds is not None and now >= after_seconds(sent.sent_at, pmax_seconds))
+
+    def _observation(self, path: str, reading: Reading) -> Observation:
+        return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
+
+    def next_due_at(self, now: Instant) -> Instant | None:
+        """When the device next has something to do on its own account; ``None`` while it is not connected."""
+        if not self.connected:
+            return None
+        if self.device.queue_mode:
+            return min(self.device.update_due_at, self.contact_due_at)
+        dues = [self.device.update_due_at]
+        for path in self.device.reported_paths():
+            dues += self._report_dues(path, self.device.resources[path], now)
+        return min(dues)
+
+    def _report_dues(self, path: str, resource: Resource, now: Instant) -> list[Instant]:
+        dues: list[Instant] = []
+        sent, rule = self.sent.get(path), self.device.modelled(path)
+        earliest_at = after_seconds(sent.sent_at, resource.pmin_seconds) if sent else now
+        if path in self.held:
+            dues.append(earliest_at)
+        elif rule is not None:
+            dues.append(max(earliest_at, self.device.next_beat_after(now, rule.period_seconds)))
+        if resource.pmax_seconds is not None and sent:
+            dues.append(after_seconds(sent.sent_at, resource.pmax_seconds))
+        return dues

@@ -1,0 +1,34 @@
+"""The notification log and its ways out: what an application is told, by polls, webhooks and streams.
+
+Each application has one log. Notifications reach it by long polling, or by a webhook
+(``PUT /v2/notification/callback``): one message at a time, in order, again after 1, 2, 4 ... 120 seconds when the URL
+fails, and for 24 hours of failures at most; ``GET /v2/notification/channel`` shows how it stands.
+``GET /v2/notification/events`` streams the same log as server-sent events; a client that comes back with
+``Last-Event-ID`` misses nothing.
+
+Where webhooks may lead
+-----------------------
+
+To public addresses and to the networks you name with ``--allow-callbacks-to``; the server's own machine is no
+exception, since a server behind a proxy has other services beside it. Only ``demo`` and ``mirror lab`` name it
+themselves. What a name resolves to is checked at each connection, and redirects are not followed. Why a URL did not
+answer stands in the server's log; an application is not told, so that it cannot explore your network.
+
+A program that changes channels loses nothing
+---------------------------------------------
+
+- The notifications of a key are kept in its log from its first request on, for a day; a channel is a position in it.
+  Plain polls and webhooks share one position, which the server keeps. A reader with ``after=`` and an event stream have
+  their own, in any number beside any channel, and remove nothing.
+- A new webhook gets what happens from its registration on. Before that comes what is kept and nobody with that key has
+  read: what stands behind the last plain poll or the last webhook, and behind what readers with ``after=`` and event
+  streams were given (``after=latest`` passes over all that is there). So a program that read with ``after=`` until it
+  registers gets each notification once, and a key that never read gets all that was kept for it.
+- A webhook that replaces another goes on where that one was. A plain poll goes on behind what the last webhook took or
+  the last plain poll was given; reading with ``after=`` does not move it.
+- A key has one channel of the server at a time: a webhook is refused while there is a poll channel
+  (``DELETE /v2/notification/pull`` ends it), a plain poll while there is a webhook. What was under way when a process
+  was killed may come twice, with the same ``uid``.
+
+Source: specification E4, E5; wire.md 4 and 5.
+"""

@@ -1,0 +1,304 @@
+"""The notification log: append, read what follows a number, wait for more. Source: wire.md 4 and 5.
+
+Each application has one log. A long poll is a position in it: the reader's own (``after``), or the one the server
+keeps for plain polls.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import count
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import orjson
+
+from mirror_server.clock import Clock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, compose, first_message
+from mirror_server.store import logs
+from mirror_server.store.database import Database
+from mirror_server.store.process_messages import LOG
+from mirror_server.store.session import Session
+
+MOST_ENTRIES = 10_000
+"""How many entries one message carries at most; the next poll gives the rest."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""How large the entries of one message may be; the one that reaches it is the last. Others wait while it is made."""
+
+_KEPT_SHARE = 0.9
+"""How much of a full log is kept, so that not every further entry makes the database delete."""
+
+_LAST_PARTS = 1 << 48
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything.
+
+    ``settled_at`` is the instant before which all that happened is in the log up to this number; ``None`` where this
+    process cannot know.
+    """
+
+    entries: Sequence[LogEntry]
+    cursor: int
+    gap: tuple[int, int] | None
+    settled_at: Instant | None
+
+    @cached_property
+    def message(self) -> bytes:
+        """The message for a reader with a cursor of its own; made once, however many readers share the page."""
+        return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
+
+
+More: TypeAlias = Future[Page | None]
+"""Done when there is more in a log, with what was added where that is at hand."""
+
+
+class NotificationLog:
+    """All applications' logs.
+
+    Args:
+        database: Where they are.
+        clock: Domain time.
+        most_bytes: How large one of them may be.
+        is_shared: Whether other processes may be on the database.
+        is_leader: Whether this process is the one that writes what happens.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, *, most_bytes: int, is_shared: bool, is_leader: Callable[[], bool]
+    ) -> None:
+        self._database = database
+        self._is_shared = is_shared
+        self._is_leader = is_leader
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._uids = _uids()
+        self._waiting: dict[str, set[More]] = {}
+        self._newest_seq: dict[str, int] = {}
+        self._read_seq: dict[str, int] = {}
+        self._committed_at = clock.now()
+        self._open_polls = 0
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def keep_for(self, app_id: str) -> None:
+        """Keep the notifications of this application from now on."""
+        if app_id in self._known:
+            return
+        # Work is done in order, so that whatever the application causes next finds its log.
+        created = self._database.insist(lambda session: logs.create(session, app_id), by_leader=False)
+        created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
+
+    def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any]) -> None:
+        """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
+        self.append_all(session, kind, [(app_id, device_id, body)])
+
+    def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
+        """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
+        at = self._clock.now()
+        by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for app_id, device_id, body in entries:
+            by_application.setdefault(app_id, []).append((device_id, {**body, "uid": next(self._uids)}))
+        for app_id, added in by_application.items():
+            encoded = [(device_id, orjson.dumps(entry)) for device_id, entry in added]
+            end = logs.append(session, app_id, encoded, kind=kind, at=at, read_seq=self._read_seq.get(app_id, 0))
+            if end is None:
+                continue
+            if end.stored_bytes > self._most_bytes:
+                logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
+            page = None
+            if app_id in self._waiting and sum(len(body) for _, body in encoded) <= MOST_BYTES:
+                page = _page_of(kind, [entry for _, entry in added], end.last_seq, at)
+            session.after_commit(partial(self._added, app_id, end.last_seq, page, at))
+            session.notify(f"{LOG} {app_id}")
+
+    def append_for_each(
+        self,
+        session: Session,
+        kind: str,
+        device_id: str,
+        body: dict[str, Any],
+        own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        """Add an entry to the log of every application, with the members that an application's own has besides.
+
+        Source: specification 6.
+        """
+        for app_id in logs.applications(session):
+            self.append(session, app_id, kind, device_id, {**body, **own.get(app_id, {})})
+
+    def read_more(self, app_id: str, after: int, more: More) -> Page:
+        """What follows the number ``after``, where :meth:`more` was asked for before.
+
+        What was added is taken as it came from who added it, unless others added to the log at the same moment: then
+        all of it makes one message.
+
+        Raises:
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
+        """
+        added = more.result() if more.done() else None
+        if added is not None and added.cursor == self._newest_seq[app_id] and added.entries[0].seq == after + 1:
+            return added
+        try:
+            return self.read(app_id, after)
+        except Refusal as refusal:
+            message = (
+                "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
+            )
+            raise Refusal(401, message) from refusal
+
+    def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
+        """What follows the number ``after``: the entries of the next message, none if there is nothing new.
+
+        Raises:
+            Refusal: The log never reached that number.
+        """
+        # Before anything is read, so that nothing is told to be there that comes after.
+        settled_at = self._settled_at()
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+            last_seq = state.last_seq if state else 0
+            rows = logs.entries(session, app_id, after, most, MOST_BYTES)
+        if after > last_seq:
+            raise beyond_log("after", after, last_seq)
+        # An entry that was erased ends the message, so that the next one tells of the gap.
+        adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
+        entries = first_message([LogEntry(seq, kind, orjson.loads(body), at) for seq, kind, body, at in adjoining])
+        first_kept = entries[0].seq if entries else last_seq + 1
+        gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
+        cursor = entries[-1].seq if entries else last_seq
+        if entries and (settled_at is None or cursor < last_seq):
+            # Entries are written in the order of their times.
+            settled_at = min(settled_at or entries[-1].logged_at, entries[-1].logged_at)
+        return Page(entries, cursor, gap, settled_at)
+
+    def _settled_at(self) -> Instant | None:
+        """The instant before which all that happened is on disk, for who reads after this call."""
+        if not self._is_leader():
+            return None
+        now = self._clock.now()
+        # Work takes the time when it is done: with none at hand, what is still to come happens from now on.
+        self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
+        return self._committed_at
+
+    def note_read(self, app_id: str, seq: int) -> None:
+        """Note that a reader with a position of its own is given what is up to this number.
+
+        It is stored with the next entry, so that reading is not writing, and by :meth:`store_read`. After a kill in
+        between, what was read last counts as not read: it may come twice, and is never lost.
+        """
+        with self._lock:
+            if seq <= self._read_seq.get(app_id, 0):
+                return
+            self._read_seq[app_id] = seq
+        if self._is_shared:
+            # The leader registers webhooks, and has to know.
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq))
+
+    def store_read(self) -> None:
+        """Store what was read."""
+        with self._lock:
+            read = list(self._read_seq.items())
+
+        def work(session: Session) -> None:
+            for app_id, seq in read:
+                logs.note_read(session, app_id, seq)
+
+        self._database.insist(work, by_leader=False)
+
+    def pass_over_read(self, session: Session, app_id: str) -> None:
+        """Have a new channel of the server begin behind what readers with positions of their own were given."""
+        logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
+        logs.pass_over_read(session, app_id)
+
+    def last_seq(self, app_id: str) -> int:
+        """The number of the newest entry, 0 in an empty log."""
+        with self._database.read() as session:
+            state = logs.state(session, app_id)
+        return state.last_seq if state else 0
+
+    def more(self, app_id: str, *, is_poll: bool = True) -> More:
+        """A future that is done as soon as an entry is added; cancel it when it is not wanted any more.
+
+        Args:
+            app_id: The application whose log it is.
+            is_poll: Whether a poll or a stream waits, which are counted; a webhook is neither.
+        """
+        future: More = Future()
+        with self._lock:
+            self._waiting.setdefault(app_id, set()).add(future)
+            self._open_polls += is_poll
+        # Not under the lock, which the callback takes, and a future that is done calls it at once.
+        future.add_done_callback(lambda done: self._forget(app_id, done, is_poll=is_poll))
+        return future
+
+    @property
+    def open_polls(self) -> int:
+        """How many polls and streams wait for more."""
+        return self._open_polls
+
+    def wake(self, app_id: str, added: Page | None = None) -> None:
+        """Let those who wait for more look again, or take what was added."""
+        with self._lock:
+            waiting = self._waiting.pop(app_id, set())
+        # Not under the lock, which the callback of each future takes.
+        for future in waiting:
+            # It may have been cancelled, or its channel deleted, at this moment.
+            with suppress(InvalidStateError):
+                future.set_result(added)
+
+    def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
+        self._newest_seq[app_id] = last_seq
+        self._committed_at = at
+        self.wake(app_id, page)
+
+    def wake_all(self) -> None:
+        """Let all who wait for more look again."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for app_id in waiting:
+            self.wake(app_id)
+
+    def _forget(self, app_id: str, future: More, *, is_poll: bool) -> None:
+        with self._lock:
+            self._open_polls -= is_poll
+            waiting = self._waiting.get(app_id)
+            if waiting and future in waiting:
+                waiting.discard(future)
+                if not waiting:
+                    del self._waiting[app_id]
+
+
+def _page_of(kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
+    """What was added as the page of who has read all before it, where it makes one message."""
+    if len(added) > MOST_ENTRIES:
+        return None
+    first_seq = last_seq - len(added) + 1
+    entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
+    return Page(entries, last_seq, None, at) if len(first_message(entries)) == len(entries) else None
+
+
+def _uids() -> Iterator[str]:
+    """UUIDs without end: what stands in front is random, the last part counts on from a random number.
+
+    They cost a tenth of what a random one each does, which counts at thousands of entries a second.
+    """
+    front, last = str(uuid.uuid4()).rsplit("-", 1)
+    return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
+
+
+def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
+    """The 400 of a position that the log never reached, given in the field of this name."""
+    cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
+    message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
+    return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")

@@ -1,0 +1,273 @@
+// One device: its resources, and what can be done with the one that is opened.
+
+import { fleet, nameOf, typeAndState } from "./fleet.js";
+import { ask, Refused } from "./interface.js";
+import { declaredFor, isNumber, labelOf, unitOf } from "./objects.js";
+import { place, requestInWords, requestsOf } from "./requests.js";
+import { findingOf, isReportedSince, markOf, whyOf } from "./resource.js";
+import { block, element, instant, show, shownValue, visible } from "./show.js";
+import { expected, readTyped } from "./typed.js";
+import { followDevice, noteValue, Plot, readHistory, valuesOf } from "./values.js";
+
+const WORDS = {
+  none: "", pending: "pending", success: "success", failure: "failure",
+  drift: "success, but differs", unconfirmed: "success, unconfirmed",
+};
+const WHY = {
+  failure: (wanted, last, { desired }) => ["The write of ", wanted, ` failed: ${whyOf(desired.category)}.`],
+  drift: (wanted, last) => ["The device took ", wanted, " and has reported ", last, " since: it was changed at the device, or not kept."],
+  unconfirmed: (wanted, last, { reported, desired }) => {
+    const older = isReportedSince(reported, desired) === null ? "may be older" : "is older";
+    return ["The device took ", wanted, "; the last report, ", last, `, ${older}. A read confirms it.`];
+  },
+};
+const SUBSCRIBED = {
+  active: "This key is subscribed: it is told of each change.",
+  asked: "The subscription waits for the device to accept it.",
+  refused: "The device refused the subscription.",
+  other: "Another application is subscribed: the mirror has each change, but this key is told of none.",
+};
+const LOOK_AGAIN_MILLISECONDS = 1000;
+const at = (id) => document.getElementById(id);
+const chosenDevice = () => fleet.devices.get(fleet.chosen);
+
+// What is opened: its path, its row, the parts of it, and what is known of the subscription.
+let panel = null;
+let scopes = new Set();
+let [tell, placed] = [() => {}, () => {}];
+
+// What the key may be used for, who is told of what went wrong, and who of a request that was placed.
+export function useDevice(held, told) {
+  scopes = new Set(held);
+  ({ tell, placed } = told);
+}
+
+export function choose(deviceId, missing = null) {
+  Object.assign(fleet, { chosen: deviceId, object: null, missing });
+  panel = null;
+  followDevice(deviceId);
+  showDevice();
+}
+
+export function showDevice() {
+  const device = chosenDevice();
+  const { object } = fleet;
+  at("resources-table").hidden = !object;
+  if (!object) {
+    fillDevice(noneInWords());
+    show(at("resources"), []);
+    return;
+  }
+  const { device_id: deviceId, resources } = object;
+  const kind = device ? typeAndState(device) : [];
+  fillDevice(element("b", {}, nameOf(deviceId)), ", ", ...kind, ", id ", element("code", {}, deviceId));
+  for (const { resource_path: path, reported } of resources) noteValue(deviceId, path, reported.reported_at, reported.value);
+  const rowsOf = (resource) => {
+    const unit = visible(unitOf(resource.resource_path, resources));
+    const rows = [resourceRow(resource, unit), ...whyRow(resource, unit)];
+    return panel?.path === resource.resource_path ? [...rows, panel.row] : rows;
+  };
+  show(at("resources"), resources.flatMap(rowsOf));
+  refreshPanel();
+}
+
+function noneInWords() {
+  if (fleet.missing) return `There is no device with the id ${visible(fleet.missing)}.`;
+  return fleet.chosen ? `Reading ${nameOf(fleet.chosen)} …` : "Choose a device to see its resources.";
+}
+
+function fillDevice(...content) {
+  at("device").replaceChildren(...content);
+}
+
+function resourceRow(resource, unit) {
+  const { reported, desired, resource_path: path, subscribed } = resource;
+  const mark = markOf(resource);
+  const name = element("button", { type: "button", className: "name", title: path }, labelOf(path) || path);
+  name.dataset.path = path;
+  name.ariaExpanded = String(panel?.path === path);
+  const row = element(
+    "tr",
+    { className: panel?.path === path ? "chosen" : "" },
+    element("td", {}, name, block("sub", path, subscribed ? " · subscribed" : "")),
+    element("td", {}, block("value", shownValue(reported.value, path, unit)), block("sub", instant(reported.reported_at))),
+    element(
+      "td", {}, block("value", shownValue(desired.value, path, unit)), block(mark, WORDS[mark]), block("sub", instant(desired.desired_at)),
+    ),
+  );
+  row.dataset.key = path;
+  return row;
+}
+
+// Why a write did not become what it should, in a row of its own.
+function whyRow(resource, unit) {
+  const { desired, reported, resource_path: path } = resource;
+  const mark = markOf(resource);
+  if (!(mark in WHY)) return [];
+  const [wanted, last] = [shownValue(desired.value, path, unit), shownValue(reported.value, path, unit)];
+  const words = element("td", { colSpan: 3, className: mark }, ...WHY[mark](wanted, last, resource));
+  const row = element("tr", { className: panel?.path === path ? "why chosen" : "why" }, words);
+  row.dataset.key = `${path} why`;
+  return [row];
+}
+
+// The panel of a resource
+
+export function toggle(path) {
+  panel = panel?.path === path ? null : makePanel(path);
+  showDevice();
+  if (!panel) return;
+  lookAtSubscription();
+  if (isNumber(declaredFor(path)) || !declaredFor(path)) readHistory().then(showDevice).catch(tell);
+}
+
+function makePanel(path) {
+  const row = at("panel").content.firstElementChild.cloneNode(true);
+  row.dataset.key = `${path} panel`;
+  const parts = Object.fromEntries([...row.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]));
+  const plot = new Plot(parts.plot, parts.caption);
+  const opened = { path, row, parts, plot, subscription: null, wasSubscribed: null, lookedAt: 0, trouble: "", isTried: false };
+  prepareField(opened);
+  parts.read.addEventListener("click", () => send(opened, "GET"));
+  parts.subscribe.addEventListener("click", () => changeSubscription(opened));
+  parts.execute.addEventListener("click", () => { parts.sure.hidden = !parts.sure.hidden; });
+  parts.sure.addEventListener("submit", (event) => {
+    event.preventDefault();
+    parts.sure.hidden = true;
+    send(opened, "POST", parts.argument.value === "" ? {} : readTyped(parts.argument.value, ""));
+  });
+  parts.write.addEventListener("submit", (event) => {
+    event.preventDefault();
+    write(opened);
+  });
+  return opened;
+}
+
+// What is typed into: a choice where there are two values, else a text.
+function prepareField({ path, parts }) {
+  const declared = declaredFor(path);
+  const may = (operation) => !declared || declared.access.includes(operation);
+  parts.read.hidden = parts.subscribe.hidden = !may("R");
+  parts.execute.hidden = !may("E");
+  parts.write.hidden = !may("W");
+  if (declared?.type === "boolean") {
+    const choices = ["", "true", "false"].map((word) => element("option", { value: word }, word || "choose"));
+    const select = element("select", { id: "typed" }, ...choices);
+    select.dataset.part = "typed";
+    parts.typed.replaceWith(select);
+    parts.typed = select;
+  }
+  if (isNumber(declared)) parts.typed.inputMode = "decimal";
+  parts.typed.addEventListener("input", () => refreshPanel());
+}
+
+function refreshPanel() {
+  const resource = openedResource();
+  if (!resource) return;
+  const { path, parts, plot } = panel;
+  const { resources } = fleet.object;
+  const unit = visible(unitOf(path, resources));
+  const values = valuesOf(path);
+  parts.figure.hidden = values.length < 2;
+  plot.show(values, unit, labelOf(path) || path);
+  refreshSubscription(resource);
+  const declared = declaredFor(path);
+  const takes = declared && declared.type !== "string" ? `: ${expected(declared)}` : "";
+  parts.field.textContent = `New value${takes}${unit && `, in ${unit}`}`;
+  const finding = findingNow(resource);
+  parts.finding.textContent = finding?.words ?? "";
+  parts.finding.className = finding?.decision === "refuse" ? "failure" : "quiet";
+  parts.send.textContent = finding?.decision === "offline" ? "Write all the same" : "Write";
+  show(parts.answers, requestsOf(fleet.chosen, path).slice(0, 5).map(requestInWords));
+  parts.read.disabled = !scopes.has("read");
+  for (const control of [parts.typed, parts.send, parts.execute]) control.disabled = !scopes.has("write");
+  parts.subscribe.disabled = !scopes.has("subscribe");
+  parts.lacking.textContent = lackingInWords(parts);
+}
+
+function openedResource() {
+  return panel && fleet.object?.resources.find((each) => each.resource_path === panel.path);
+}
+
+function lackingInWords({ write, execute, read, subscribe }) {
+  const needs = [["read", !read.hidden], ["write", !write.hidden || !execute.hidden], ["subscribe", !subscribe.hidden]];
+  const lacking = needs.filter(([scope, isNeeded]) => isNeeded && !scopes.has(scope)).map(([scope]) => scope);
+  return lacking.length ? `This key lacks the scope ${lacking.join(" and ")}, so that it may not do all of this.` : "";
+}
+
+// Asking the device
+
+function findingNow(resource) {
+  const { parts, path } = panel;
+  if (parts.typed.value === "" && !panel.isTried) return null;
+  return findingOf(readTyped(parts.typed.value, path), resource, chosenDevice());
+}
+
+function write(opened) {
+  opened.isTried = true;
+  const finding = findingNow(openedResource());
+  refreshPanel();
+  if (finding.decision === "refuse" || finding.decision === "skip") return;
+  send(opened, "PUT", readTyped(opened.parts.typed.value, opened.path));
+  opened.parts.typed.value = "";
+  opened.isTried = false;
+  refreshPanel();
+}
+
+async function send({ path }, method, value = {}) {
+  const unit = visible(unitOf(path, fleet.object.resources));
+  const request = place(method, chosenDevice(), path, { ...value, unit });
+  refreshPanel();
+  await request.then(placed, tell);
+  refreshPanel();
+}
+
+// Subscriptions
+
+function subscriptionPath({ path }) {
+  return `v2/subscriptions/${encodeURIComponent(fleet.chosen)}${path}`;
+}
+
+async function lookAtSubscription() {
+  const opened = panel;
+  const { subscribed } = openedResource() ?? {};
+  Object.assign(opened, { wasSubscribed: subscribed, lookedAt: performance.now() });
+  if (!scopes.has("subscribe")) return;
+  // Where nobody is subscribed and this page has not asked, there is nothing to look for.
+  if (!subscribed && !["asked", "refused"].includes(opened.subscription)) {
+    opened.subscription = null;
+    return;
+  }
+  try {
+    opened.subscription = (await ask("GET", subscriptionPath(opened))).headers.get("Mirror-Subscription");
+  } catch (error) {
+    if (!(error instanceof Refused) || error.code !== 404) return tell(error);
+    opened.subscription = subscribed ? "other" : null;
+  }
+  refreshPanel();
+}
+
+function refreshSubscription({ subscribed }) {
+  const { parts, subscription, trouble } = panel;
+  const isOwn = ["active", "asked", "refused"].includes(subscription);
+  parts.subscribe.textContent = isOwn ? "Unsubscribe" : "Subscribe";
+  parts.subscription.textContent = trouble || (SUBSCRIBED[subscription] ?? "");
+  // That a device refused changes nothing of the resource.
+  const isOverdue = subscription === "asked" && performance.now() - panel.lookedAt > LOOK_AGAIN_MILLISECONDS;
+  if (subscribed !== panel.wasSubscribed || isOverdue) lookAtSubscription();
+}
+
+async function changeSubscription(opened) {
+  const isOwn = ["active", "asked", "refused"].includes(opened.subscription);
+  opened.parts.subscribe.disabled = true;
+  opened.trouble = "";
+  try {
+    await ask(isOwn ? "DELETE" : "PUT", subscriptionPath(opened));
+    opened.subscription = isOwn ? null : "asked";
+    if (panel === opened && !isOwn) await lookAtSubscription();
+  } catch (error) {
+    if (!(error instanceof Refused) || error.code === 401) tell(error);
+    else opened.trouble = error.message;
+  }
+  refreshPanel();
+}

@@ -1,0 +1,73 @@
+// What the two values of a resource mean together, and what is to be said of a write before it is sent.
+
+import { isSameValue } from "./objects.js";
+
+const STATUSES = ["pending", "success", "failure"];
+// After these nobody knows whether the device acted.
+const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
+const WHY = {
+  REQUEST_EXPIRED: "the device did not connect in time",
+  DEVICE_REMOVED_REGISTRATION: "the device deregistered; ask again after its next registration",
+  RESOURCE_NOT_FOUND: "the device has no such resource",
+  METHOD_NOT_ALLOWED: "the resource does not allow this; it may be read-only",
+  BAD_VALUE: "the device does not take this value; check its type and range",
+  REJECTED: "the device refused; its own log may say why",
+  PRECONDITION_FAILED: "the device is not in a state to do this now",
+  TOO_LARGE: "the value is too large for the device",
+  UNSUPPORTED_CONTENT_TYPE: "the device does not read this content type",
+  NOT_CONNECTED: "the device cannot be reached; ask again later",
+  TIMEOUT: "the device did not answer in time; a read tells whether it acted",
+};
+
+// none, pending, success, failure, drift (success, but something else was reported since) or unconfirmed.
+export function markOf({ desired, reported, resource_path }) {
+  if (desired.status === undefined) return "none";
+  if (desired.status !== 1) return STATUSES[desired.status];
+  if (reported.value === undefined || isSameValue(reported.value, desired.value, resource_path)) return "success";
+  return isReportedSince(reported, desired) ? "drift" : "unconfirmed";
+}
+
+// The numbers of the mirror's changes tell what came first, without them the times; null where these are the same.
+export function isReportedSince(reported, desired) {
+  const isTold = reported.revision !== undefined && desired.revision !== undefined && reported.revision !== desired.revision;
+  if (isTold) return reported.revision > desired.revision;
+  return reported.reported_at === desired.desired_at ? null : Date.parse(reported.reported_at) > Date.parse(desired.desired_at);
+}
+
+// A category of failure in words; an unknown one says itself.
+export function whyOf(category) {
+  if (category === undefined) return "why is told only to the application that placed it";
+  return category in WHY ? `${category}, ${WHY[category]}` : category;
+}
+
+// What is done about a write (write, skip, offline, refuse), and why, as a plan of the client decides it.
+export function findingOf(typed, resource, device) {
+  if (typed.problem) return { decision: "refuse", words: typed.problem };
+  const { desired, resource_path: path } = resource;
+  const isPending = desired.status === 0;
+  const current = currentOf(resource);
+  if (isPending && isSameValue(desired.value, typed.payload, path)) {
+    return { decision: "skip", words: "A write of this value is under way already." };
+  }
+  if (!isPending && current !== undefined && !isUncertain(resource) && isSameValue(current, typed.payload, path)) {
+    return { decision: "skip", words: "It is so already; there is nothing to write." };
+  }
+  if (device.state !== "registered") {
+    return { decision: "offline", words: "The device is not registered: a write waits for it, and may expire." };
+  }
+  if (isPending) return { decision: "write", words: "Another write is under way before this one." };
+  return { decision: "write", words: device.queue_mode ? "The device sleeps and takes it at its next contact." : "" };
+}
+
+// The last reported value, or one that was written with success since.
+function currentOf({ reported, desired }) {
+  if (desired.status !== 1) return reported.value;
+  return reported.value !== undefined && isReportedSince(reported, desired) ? reported.value : desired.value;
+}
+
+// Whether a write may have changed it since it was reported, though it failed.
+function isUncertain({ reported, desired }) {
+  if (desired.status !== 2) return false;
+  if (desired.category !== undefined && !UNCERTAIN.includes(desired.category)) return false;
+  return reported.value === undefined || !isReportedSince(reported, desired);
+}

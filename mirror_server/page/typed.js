@@ -1,0 +1,159 @@
+// What people type, read as what is declared for a resource; never a guess. The same rules as the client's, for which
+// the same texts are tested.
+
+import { base64Of, declaredFor } from "./objects.js";
+
+const NUMBER = /^([+-]?)(?:(\d{1,400})(?:\.(\d{0,400}))?|\.(\d{1,400}))(?:[eE]([+-]?\d{1,3}))?$/;
+const BOOLEANS = { true: true, on: true, yes: true, 1: true, false: false, off: false, no: false, 0: false };
+const TIME = /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.0+)?([Zz]|[+-]\d\d:?\d\d)$/;
+const TIME_WITHOUT_ZONE = /^\d{4}-\d\d-\d\d([Tt ][\d:.]+)?$/;
+const DATE_AND_HOUR = /^(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])(?:[0-5]\d)?$/;
+const BASE64 = /^(?:[A-Za-z\d+/]{4})*(?:[A-Za-z\d+/]{2}==|[A-Za-z\d+/]{3}=)?$/;
+const WORDS = {
+  string: "a text", corelink: "links as a text", float: "a finite number", integer: "a whole number",
+  unsigned: "a whole number from 0 on", boolean: "true or false", time: "a time", objlink: "an object link", opaque: "bytes",
+};
+const LIMITS = { integer: [-(2n ** 63n), 2n ** 63n - 1n], unsigned: [0n, 2n ** 64n - 1n] };
+const HIGHEST_ID = 65535;
+const EARLIEST_SECONDS = -62135596800;
+const LATEST_SECONDS = 253402300799;
+
+class NoValue extends Error {}
+
+// What a resource takes, in words.
+export function expected({ type, range }) {
+  return range ? `${WORDS[type]} from ${range[0]} to ${range[1]}` : WORDS[type];
+}
+
+// Gives {payload, contentType} or {problem}.
+export function readTyped(text, path) {
+  const declared = declaredFor(path);
+  if (declared?.access === "E") return { problem: "It takes no value: execute it instead of writing it." };
+  if (declared && !declared.access.includes("W")) return { problem: "It is declared read-only." };
+  if (!declared) return ofText(text);
+  try {
+    return READ[declared.type](text, declared);
+  } catch (error) {
+    if (!(error instanceof NoValue)) throw error;
+    return { problem: `It takes ${expected(declared)}; ${error.message}.` };
+  }
+}
+
+function ofText(text) {
+  if (!text.isWellFormed()) throw new NoValue("remove its lone surrogates");
+  return { payload: base64Of(new TextEncoder().encode(text)), contentType: "text/plain" };
+}
+
+function readBoolean(text) {
+  const found = BOOLEANS[text.trim().toLowerCase()];
+  if (found === undefined) throw new NoValue("write true or false; on and off, yes and no, 1 and 0 are the same");
+  return ofText(found ? "1" : "0");
+}
+
+function readInteger(text, { type, range }) {
+  const [low, high] = range ?? [0, 80];
+  const cure = `write it like ${Math.floor((low + high) / 2)}`;
+  const { sign, digits, exponent } = numberParts(text, cure);
+  const kept = exponent < 0 ? digits.slice(0, exponent) : digits + "0".repeat(exponent);
+  if (exponent < 0 && /[^0]/.test(digits.slice(exponent))) throw new NoValue(cure);
+  const number = BigInt(`${kept}` || "0") * (sign === "-" ? -1n : 1n);
+  const [least, most] = LIMITS[type];
+  if (number < least || number > most) throw new NoValue("64 bits are the most");
+  checkRange(number, range);
+  return ofText(String(number));
+}
+
+function readFloat(text, { range }) {
+  const [low, high] = range ?? [0, 43];
+  const cure = `write it like ${(low + high) / 2}`;
+  const { digits } = numberParts(text, cure);
+  const number = Number(text.trim());
+  if (!Number.isFinite(number) || (number === 0 && /[^0]/.test(digits))) throw new NoValue(`a float has no such number; ${cure}`);
+  checkRange(number, range);
+  return ofText(decimals(number));
+}
+
+function checkRange(number, range) {
+  if (range && (number < range[0] || number > range[1])) throw new NoValue("give a number in this range");
+}
+
+function numberParts(text, cure) {
+  const found = NUMBER.exec(text.trim());
+  if (!found) {
+    if (text.includes(",")) throw new NoValue(`a comma is no decimal point; ${cure}`);
+    throw new NoValue(/^\d/.test(text.trim()) ? `${cure}, without a unit` : cure);
+  }
+  const [, sign, whole = "", fraction = "", onlyFraction = "", power = "0"] = found;
+  const digits = whole + fraction + onlyFraction;
+  return { sign, digits, exponent: Number(power) - fraction.length - onlyFraction.length };
+}
+
+// Devices read decimals, not every one an exponent.
+function decimals(number) {
+  const sign = number < 0 || Object.is(number, -0) ? "-" : "";
+  const [digits, power] = String(Math.abs(number)).split("e");
+  if (power === undefined) return sign + digits + (Number.isInteger(number) && Math.abs(number) < 1e16 ? ".0" : "");
+  const [whole, fraction = ""] = digits.split(".");
+  const exponent = Number(power);
+  if (exponent < 0) return `${sign}0.${"0".repeat(-exponent - 1)}${whole}${fraction}`;
+  return sign + whole + fraction.padEnd(exponent, "0");
+}
+
+function readTime(text) {
+  const typed = text.trim();
+  const cure = "write it like 2026-01-05T08:00:00Z";
+  if (DATE_AND_HOUR.test(typed)) throw new NoValue(`it could be a date or the seconds since 1970; ${cure}`);
+  const seconds = /^[+-]?\d{9,12}$/.test(typed) ? Number(typed) : secondsOf(typed, cure);
+  if (!(seconds >= EARLIEST_SECONDS && seconds <= LATEST_SECONDS)) throw new NoValue(cure);
+  return ofText(String(seconds));
+}
+
+function secondsOf(typed, cure) {
+  if (TIME_WITHOUT_ZONE.test(typed)) throw new NoValue(`it lacks its zone, Z for UTC or an offset such as +01:00; ${cure}`);
+  const found = TIME.exec(typed);
+  if (!found) throw new NoValue(cure);
+  const [year, month, day, hour, minute, second] = found.slice(1, 7).map(Number);
+  const local = new Date(0);
+  local.setUTCFullYear(year, month - 1, day);
+  local.setUTCHours(hour, minute, second);
+  const isThere = local.getUTCMonth() === month - 1 && local.getUTCDate() === day && hour < 24 && minute < 60 && second < 60;
+  const [, sign, hours, minutes] = /^([+-])(\d\d):?(\d\d)$/.exec(found[7]) ?? [null, "+", "00", "00"];
+  if (!isThere || year < 1 || Number(hours) > 23 || Number(minutes) > 59) throw new NoValue(cure);
+  const offset = (Number(hours) * 60 + Number(minutes)) * 60 * (sign === "-" ? -1 : 1);
+  return local.getTime() / 1000 - offset;
+}
+
+function readLink(text) {
+  const found = /^(\d{1,5}):(\d{1,5})$/.exec(text.trim());
+  if (!found || Math.max(Number(found[1]), Number(found[2])) > HIGHEST_ID) {
+    throw new NoValue("write object and instance id like 3303:0");
+  }
+  return ofText(found[0]);
+}
+
+function readBytes(text) {
+  const typed = text.trim();
+  const isMarked = typed.startsWith("base64:");
+  const inBase64 = fromBase64(isMarked ? typed.slice("base64:".length) : typed);
+  const inHex = fromHex(typed.replace(/^0x/, ""));
+  if (!(isMarked && inBase64) && inHex?.length && inBase64?.length) {
+    throw new NoValue("it could be hex digits or base64: put blanks between the hex digits, or base64: in front");
+  }
+  const found = isMarked && inBase64 ? inBase64 : [inHex, inBase64].find((each) => each?.length);
+  if (!found) throw new NoValue("write two hex digits for each byte like 00 ff 1a, or base64 like base64:AP8a");
+  return { payload: base64Of(found), contentType: "application/octet-stream" };
+}
+
+function fromHex(text) {
+  if (!/^\s*(?:[\da-f]{2}\s*)*$/i.test(text)) return null;
+  return (text.match(/[\da-f]{2}/gi) ?? []).map((pair) => Number.parseInt(pair, 16));
+}
+
+function fromBase64(text) {
+  return BASE64.test(text) ? Array.from(atob(text), (character) => character.charCodeAt(0)) : null;
+}
+
+const READ = {
+  string: ofText, corelink: ofText, boolean: readBoolean, integer: readInteger, unsigned: readInteger, float: readFloat,
+  time: readTime, objlink: readLink, opaque: readBytes,
+};

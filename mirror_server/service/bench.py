@@ -1,0 +1,146 @@
+"""The bench behind its routes: a future is done when all that was caused is on disk. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourceBody
+from mirror_server.clock import Clock, ManualClock
+from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import from_datetime
+from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, UnknownSimulatedDevice
+from mirror_server.devices.simulator.fleet import LastObserved
+from mirror_server.devices.simulator.simulator import Simulator
+from mirror_server.store import resources, settings
+from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
+
+T = TypeVar("T")
+
+CLOCK_SETTING = "manual_clock_now"
+
+CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
+"""A manual clock stops before. Times are told up to the end of that year, and what is kept ends later than now."""
+
+
+class Bench:
+    """Plays the simulated devices and the manual clock; what it is told is done one after the other.
+
+    Args:
+        simulator: The simulated devices.
+        clock: Domain time.
+        database: Waited for, so that what is done is on disk.
+    """
+
+    def __init__(self, *, simulator: Simulator, clock: Clock, database: Database) -> None:
+        self.simulator = simulator
+        self.clock = clock
+        self._database = database
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether the clock can be advanced."""
+        return isinstance(self.clock, ManualClock)
+
+    def run(self, act: Callable[[Bench], T]) -> Future[T]:
+        """Do something with the devices; the future is done when all it caused is on disk.
+
+        The future raises :class:`StorageFailed` when nothing can be stored.
+        """
+        return self._thread.submit(self._act, act)
+
+    def add_device(self, body: BenchNewDevice) -> str:
+        """Add a device; gives its id."""
+        resources = [
+            SimulatedResource(
+                path=resource.path,
+                value=resource.value or "",
+                observable=bool(resource.observable),
+                auto_observable=bool(resource.auto_observable),
+                writable=bool(resource.writable),
+                executable=bool(resource.executable),
+            )
+            for resource in body.resources
+        ]
+        return self.simulator.add(body.endpoint_name, body.endpoint_type, body.queue_mode, resources)
+
+    def set_behaviour(self, device_id: str, patch: BenchDevicePatch) -> None:
+        """Change how a device behaves."""
+        self.simulator.set_behaviour(device_id, patch.online, patch.answer, patch.latency_seconds)
+
+    def put_resource(self, device_id: str, path: str, body: BenchResourceBody) -> None:
+        """Have the device change a value or flag of its own."""
+        self.simulator.set_value(
+            device_id,
+            path,
+            value=body.value,
+            observable=body.observable,
+            auto_observable=body.auto_observable,
+            writable=body.writable,
+            executable=body.executable,
+        )
+
+    def advance(self, seconds: float) -> None:
+        """Advance the manual clock, with all that becomes due on the way.
+
+        Raises:
+            Refusal: The clock is not manual, or would pass its end (400).
+        """
+        if not isinstance(self.clock, ManualClock):
+            raise Refusal(400, "the clock runs by itself; start the server with --clock manual to advance it")
+        milliseconds = round(seconds * 1000)
+        # Stored first: after a crash half-way the clock must not stand before what happened already.
+        until_at = self.clock.now() + milliseconds
+        if until_at >= CLOCK_ENDS_AT:
+            left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
+            raise Refusal.of_field(
+                "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
+            )
+        self._database.write(lambda session: settings.put(session, CLOCK_SETTING, str(until_at)))
+        self.clock.advance(milliseconds, settle=self._database.settle)
+
+    def close(self) -> None:
+        """Do nothing more."""
+        self._thread.shutdown()
+
+    def _act(self, act: Callable[[Bench], T]) -> T:
+        # What a device does cannot be undone, so it is not begun where it could not be stored.
+        self._database.write(settings.probe)
+        try:
+            result = act(self)
+        except UnknownSimulatedDevice as error:
+            raise Refusal(404, str(error), reason="DEVICE_NOT_FOUND") from None
+        except BenchRefused as error:
+            raise Refusal.of_field(error.field, error.message) from None
+        if not self._database.settle():
+            raise StorageFailed("could not store what this caused, and goes on trying")
+        return result
+
+
+class StoredSimulation:
+    """Keeps the simulated devices in the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def load(self) -> dict[str, str]:
+        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        with self._database.read() as session:
+            return settings.simulated_devices(session)
+
+    def last_observed(self) -> list[LastObserved]:
+        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        with self._database.read() as session:
+            rows = resources.last_observed_of_simulated(session)
+        return [
+            LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
+            for device_id, path, value, heard_at in rows
+        ]
+
+    def save(self, documents: Mapping[str, str]) -> None:
+        """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
+        self._database.insist(lambda session: settings.put_simulated_devices(session, documents))

@@ -1,0 +1,52 @@
+"""Lets a manual clock pass by itself, besides being advanced."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from mirror_server.core.errors import Refusal
+from mirror_server.service.bench import Bench
+from mirror_server.store.failures import StorageFailed
+
+_TICK_SECONDS = 1.0
+
+
+class Pacing:
+    """Advances the manual clock of a bench every second, for as long as it runs.
+
+    Args:
+        bench: Whose clock it is.
+        pace: How many seconds of it pass in a second of real time; 0 lets it stand still.
+    """
+
+    def __init__(self, bench: Bench, pace: float) -> None:
+        self._bench = bench
+        self._pace = pace
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pacing", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        if self._pace:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let no more time pass."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._closed.wait(_TICK_SECONDS):
+            now = time.monotonic()
+            self._advance((now - last) * self._pace)
+            last = now
+
+    def _advance(self, seconds: float) -> None:
+        try:
+            self._bench.run(lambda bench: bench.advance(seconds)).result()
+        except (StorageFailed, Refusal):
+            # Told by whoever cannot store; time stands still until it can be stored again, and at its end for good.
+            return

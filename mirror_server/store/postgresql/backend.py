@@ -1,0 +1,382 @@
+"""The store on PostgreSQL. All processes together write as one would: a lock makes their transactions take turns.
+
+So numbers have no holes, and who sees an entry has seen all before it. Each process still puts all work that waits for
+its turn into one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from mirror_server.store import processes, schema
+from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.maintenance import Violation
+from mirror_server.store.postgresql.connection import (
+    CHANNEL,
+    CONNECT_SECONDS,
+    Connection,
+    is_of_storage,
+    opened,
+    told,
+    unreachable,
+)
+from mirror_server.store.postgresql.election import PostgresElection
+from mirror_server.store.session import Cursor, Parameters, Row, Session
+from mirror_server.store.url import shown
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_WRITING_LOCK = 0x6D6972726F7201
+_SCHEMA_LOCK = 0x6D6972726F7202
+
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITING_LOCK})"
+_BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
+
+_OLDEST_VERSION = 140_000
+_CONNECT_AGAIN_SECONDS = 0.5
+_BUSY_SECONDS = 10
+_LOOK_AGAIN_SECONDS = 0.1
+_SEEN = (
+    "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND backend_type = 'client backend'"
+    " AND greatest(age(backend_xmin), age(backend_xid)) > age(CAST(CAST(:now AS text) AS xid)))"
+)
+_LONGEST_PAYLOAD = 7900
+_LONGEST_MESSAGE = 1000
+# A process that stands still in the middle of a transaction must not hold up all others for ever.
+_WRITING_OPTIONS = "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
+
+
+class _WritingSession(Session):
+    """A session that writes, and sends messages to the other processes when its transaction is on disk."""
+
+    def __init__(self, connection: PostgresBackend) -> None:
+        super().__init__(connection)
+        self.messages: dict[str, None] = {}
+
+    def notify(self, message: str) -> None:
+        """See :class:`Session`; messages of work that is undone do no harm."""
+        # An id that is that long, or has two lines, came from outside and names nothing.
+        if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
+            self.messages[message] = None
+
+
+class _ReadingSession(Session):
+    """A session that reads, and says so where the database cannot be reached any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._raw = connection
+
+    def rows(self, statement: str, **parameters: Any) -> list[Row]:
+        """See :class:`Session`."""
+        with told():
+            return super().rows(statement, **parameters)
+
+    def rows_of(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """See :class:`Session`."""
+        with told():
+            return super().rows_of(statement, values)
+
+    def row(self, statement: str, **parameters: Any) -> Row | None:
+        """See :class:`Session`."""
+        with told():
+            return super().row(statement, **parameters)
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        """See :class:`Session`."""
+        with told():
+            yield from self._raw.each(statement, size, parameters)
+
+
+class PostgresBackend:
+    """A PostgreSQL database; see :class:`mirror_server.store.backend.Backend`.
+
+    Args:
+        url: ``postgresql://user:password@host:port/name``, or whatever libpq takes.
+
+    Raises:
+        DatabaseError: The database cannot be reached, or is not for this user to write.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.process_id = uuid.uuid4().hex[:16]
+        self.is_leader = True
+        self._election: PostgresElection | None = None
+        self._url = url
+        _bring_to_newest_schema(url)
+        self._connection = self._connect_writer()
+        self.writing: _WritingSession = _WritingSession(self)
+        self._group = 0
+        self._mark_work = ""
+        self._hurries = threading.Event()
+        self._readers: set[Connection] = set()
+        self._idle_readers: list[Connection] = []
+        self._connect_again_at = 0.0
+
+    def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
+        """Execute a statement of the thread that writes, on the connection it has at this moment."""
+        return self._connection.execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
+        """Execute a statement of the thread that writes, once for each set of parameters."""
+        return self._connection.executemany(statement, parameters)
+
+    def begin(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self.writing.messages.clear()
+        self._begin()
+        self._group += 1
+        now = time.time_ns() // 1_000_000
+        token = processes.note_group(self.writing, self.process_id, self._group, now)
+        self.is_leader = self._election is None or token == self._election.token
+        self._mark_work = "SAVEPOINT work"
+
+    def begin_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run(self._mark_work)
+        # One way to the database and back instead of two: the mark is moved by the next part.
+        self._mark_work = "RELEASE work; SAVEPOINT work"
+
+    def end_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`; the end of the transaction keeps it as well."""
+
+    def undo_work(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._connection.run("ROLLBACK TO work")
+
+    def commit(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        for payload in _payloads(self.process_id, list(self.writing.messages)):
+            self.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+        try:
+            self._connection.run("COMMIT")
+        except psycopg.OperationalError:
+            if self._connection.is_usable or not self._was_committed():
+                raise
+
+    def undo(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._connection.is_usable:
+            self._connection.run("ROLLBACK")
+
+    def is_of_storage(self, error: BaseException) -> bool:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        return is_of_storage(error)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        connection = self._begin_reading()
+        try:
+            yield _ReadingSession(connection)
+        finally:
+            self._end_reading(connection)
+
+    def version(self) -> None:
+        """None: to ask the database for it would take as long as to read what it is to tell of."""
+
+    def look(self, statement: Callable[[Session], T]) -> T:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        for connection in self._take_idle():
+            try:
+                found = statement(_ReadingSession(connection))
+            except StorageFailed:
+                # It may have broken while it was idle.
+                self._drop(connection)
+            else:
+                self._idle_readers.append(connection)
+                return found
+        with self.read() as session:
+            return statement(session)
+
+    def purge(self) -> bool:
+        """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
+        connection = Connection(self._url)
+        try:
+            is_unseen = self._wait_until_unseen(connection)
+            connection.run("VACUUM")
+        finally:
+            connection.close()
+        return is_unseen
+
+    def election(self) -> PostgresElection:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._election = PostgresElection(self._url, self.process_id)
+        return self._election
+
+    def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - other kinds look
+        """Nothing: PostgreSQL keeps to its foreign keys, and has pg_amcheck for its files."""
+        return []
+
+    def backup(self, path: Path) -> None:
+        """Refused: PostgreSQL has its own tools."""
+        raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
+
+    def hurry(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        self._hurries.set()
+
+    def close(self) -> None:
+        """See :class:`~mirror_server.store.backend.Backend`."""
+        # Also those of answers that nobody has read to their end.
+        while self._readers:
+            self._readers.pop().close()
+        self._connection.close()
+
+    def _wait_until_unseen(self, connection: Connection) -> bool:
+        """Wait until nobody sees any more what is deleted by now, which VACUUM has to leave; false if that is long."""
+        (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
+        end_at = time.monotonic() + _BUSY_SECONDS
+        while connection.execute(_SEEN, {"now": now}).fetchone()[0]:
+            if time.monotonic() > end_at:
+                return False
+            self._hurries.wait(_LOOK_AGAIN_SECONDS)
+        return True
+
+    def _begin(self) -> None:
+        """Begin when all others are done, on a new connection where the one of before is broken."""
+        try:
+            self._connection.run(_BEGIN)
+        except psycopg.OperationalError:
+            if self._connection.is_usable:
+                raise
+            self._connection = self._connect_writer()
+            self._connection.run(_BEGIN)
+
+    def _was_committed(self) -> bool:
+        """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
+        while True:
+            try:
+                # With the lock, the transaction is over, one way or the other.
+                self._begin()
+                return processes.last_group(self.writing, self.process_id) == self._group
+            except (psycopg.Error, StorageFailed):
+                _log.debug("PostgreSQL cannot tell yet what it stored", exc_info=True)
+            finally:
+                with suppress(psycopg.Error):
+                    self.undo()
+            if self._hurries.wait(_CONNECT_AGAIN_SECONDS):
+                return False
+
+    def _connect_writer(self) -> Connection:
+        connection = Connection(self._url)
+        connection.run(_WRITING_OPTIONS)
+        return connection
+
+    def _begin_reading(self) -> Connection:
+        """A connection in a transaction; those that broke while they were idle are dropped."""
+        for connection in self._take_idle():
+            with suppress(psycopg.Error):
+                connection.run(_BEGIN_READING)
+                return connection
+            self._drop(connection)
+        if time.monotonic() < self._connect_again_at:
+            # The thread of the web server must not wait again and again for a database that is not there.
+            raise unreachable()
+        try:
+            connection = Connection(self._url)
+        except StorageFailed:
+            self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
+            raise
+        self._readers.add(connection)
+        try:
+            connection.run(_BEGIN_READING)
+        except psycopg.Error as error:
+            self._drop(connection)
+            raise unreachable() from error
+        return connection
+
+    def _take_idle(self) -> Iterator[Connection]:
+        """The connections that are idle, one after the other, until one of them serves."""
+        # Other threads take some too.
+        with suppress(IndexError):
+            while True:
+                yield self._idle_readers.pop()
+
+    def _end_reading(self, connection: Connection) -> None:
+        try:
+            connection.run("ROLLBACK")
+        except psycopg.Error:
+            self._drop(connection)
+        else:
+            self._idle_readers.append(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._readers.discard(connection)
+        connection.close()
+
+
+def _bring_to_newest_schema(url: str) -> None:
+    """Make or change the schema where it is behind, in one transaction; where another process does so, wait for it."""
+    connection = opened(url)
+    try:
+        if connection.server_version < _OLDEST_VERSION:
+            raise DatabaseError(
+                f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
+            )
+        if not _is_newest(connection, url):
+            from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
+
+            migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url))
+    except psycopg.Error as error:
+        raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
+    finally:
+        connection.close()
+
+
+def _is_newest(connection: Connection, url: str) -> bool:
+    try:
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    except errors.UndefinedTable:
+        return False
+    return schema.is_newest(shown(url), [version for (version,) in found])
+
+
+def _connect_for_schema(url: str) -> Any:
+    raw = psycopg.connect(url, connect_timeout=CONNECT_SECONDS)
+    try:
+        # Neither for another process nor for a table that is in use does it wait for ever.
+        raw.execute(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'".encode())
+        # Processes that start together must not both change the schema.
+        raw.execute("SELECT pg_advisory_lock(%s)", (_SCHEMA_LOCK,))
+        raw.commit()
+    except psycopg.Error:
+        raw.close()
+        raise
+    return raw
+
+
+def _cure(error: psycopg.Error) -> str:
+    """What to do about a database whose schema could not be changed; nothing was."""
+    if isinstance(error, errors.InsufficientPrivilege):
+        return "its user must be allowed to make tables in it"
+    if isinstance(error, errors.LockNotAvailable):
+        return "another process uses it; stop all processes of the earlier version, and start again"
+    return "nothing was changed; see PostgreSQL's log, and start again"
+
+
+def _payloads(process_id: str, messages: Sequence[str]) -> Iterator[str]:
+    """The messages, in as few notifications as their length allows."""
+    lines, size = [process_id], len(process_id)
+    for message in messages:
+        added = 1 + len(message.encode())
+        if size + added > _LONGEST_PAYLOAD:
+            yield "\n".join(lines)
+            lines, size = [process_id], len(process_id)
+        lines.append(message)
+        size += added
+    if len(lines) > 1:
+        yield "\n".join(lines)

@@ -1,0 +1,158 @@
+"""A connection to PostgreSQL that takes the statements of the store, and what its errors mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+from psycopg.types.string import StrDumper
+
+from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.session import Cursor, Parameters
+from mirror_server.store.url import shown
+
+CHANNEL = "mirror"
+"""The channel of NOTIFY by which the processes on a database send each other messages."""
+
+END = "end"
+"""The message by which a process that ends wakes itself."""
+
+CONNECT_SECONDS = 5
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_OPTIONS = {
+    "autocommit": True,
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "mirror-server",
+    # A machine that is gone is noticed within half a minute, not after two hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+
+
+class _TextDumper(StrDumper):
+    """PostgreSQL has no NUL in texts; its picture stands for it."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\0", "\N{SYMBOL FOR NULL}"))
+
+
+class Connection:
+    """A connection that takes the statements of the store, with parameters written as ``:name`` or ``?``."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._raw = psycopg.connect(url, **_OPTIONS)  # type: ignore[arg-type] # options of several types
+        except psycopg.Error as error:
+            raise unreachable() from error
+        # One type for all numbers, so that a statement is prepared once and not for each size of number.
+        self._raw.adapters.register_dumper(int, Int8Dumper)
+        self._raw.adapters.register_dumper(int, Int8BinaryDumper)
+        self._raw.adapters.register_dumper(str, _TextDumper)
+        self._numbers = count(1)
+
+    def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
+        """Execute a statement."""
+        return self._raw.execute(_translated(statement), parameters, binary=True)
+
+    def each(self, statement: str, size: int, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """The rows of the result, ``size`` of them at a time; PostgreSQL holds the others."""
+        with self._raw.cursor(f"each_{next(self._numbers)}", binary=True) as cursor:
+            cursor.execute(_translated(statement), parameters)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
+        """Execute a statement once for each set of parameters."""
+        if len(parameters) == 1:
+            return self.execute(statement, parameters[0])
+        cursor = self._raw.cursor()
+        cursor.executemany(_translated(statement), parameters)
+        return cursor
+
+    def run(self, command: str) -> None:
+        """Execute commands that have neither parameters nor a result."""
+        self._raw.execute(command.encode(), prepare=False)
+
+    def notifications(self, seconds: float) -> Iterator[str]:
+        """What comes by NOTIFY, for so long."""
+        for notification in self._raw.notifies(timeout=seconds):
+            yield notification.payload
+
+    @property
+    def server_version(self) -> int:
+        """The version of PostgreSQL, like 150004 for 15.4."""
+        return self._raw.info.server_version
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the connection has not been found broken."""
+        return not self._raw.closed
+
+    def close(self) -> None:
+        """Close it, broken or not."""
+        with suppress(psycopg.Error):
+            self._raw.close()
+
+
+def opened(url: str) -> Connection:
+    """A connection at the start of a program.
+
+    Raises:
+        DatabaseError: There is no such database, or it does not take this user.
+    """
+    try:
+        return Connection(url)
+    except StorageFailed as error:
+        # The driver may repeat the URL, with its password.
+        reason = reason_of(error).replace(url, shown(url))
+        raise DatabaseError(
+            f"cannot open the database {shown(url)}: {reason}; check that PostgreSQL runs there and takes this user"
+        ) from error
+
+
+@lru_cache(maxsize=4096)
+def _translated(statement: str) -> bytes:
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).replace("?", "%s").encode()
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Whether the disk or the connection is to blame, not what was asked of the database."""
+    return isinstance(
+        error,
+        (
+            StorageFailed,
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            errors.ReadOnlySqlTransaction,
+            errors.IdleInTransactionSessionTimeout,
+        ),
+    )
+
+
+def unreachable() -> StorageFailed:
+    """What an application is told; where the database is, and why it does not answer, is for the log."""
+    return StorageFailed("cannot reach its database")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Say of a database that cannot be reached, or a statement it broke off at, what an application is told.
+
+    Raises:
+        StorageFailed: The disk or the connection is to blame.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        if is_of_storage(error):
+            raise unreachable() from error
+        raise

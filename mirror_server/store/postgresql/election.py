@@ -1,0 +1,95 @@
+"""What processes elect their leader by, an advisory lock, and how they send each other messages, NOTIFY."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import psycopg
+
+from mirror_server.store import processes
+from mirror_server.store.failures import StorageFailed
+from mirror_server.store.postgresql.connection import CHANNEL, END, Connection, opened, told
+from mirror_server.store.session import Session
+
+_log = logging.getLogger(__name__)
+
+_LEADER_LOCK = 0x6D6972726F7203
+_OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+"""PostgreSQL is to notice soon that the machine of the leader is gone."""
+
+
+class PostgresElection:
+    """A connection of its own, which holds the lock of the leader; see :class:`mirror_server.store.backend.Election`.
+
+    Args:
+        url: The database.
+        process_id: This process, as its transactions know it.
+
+    Raises:
+        DatabaseError: The database cannot be opened.
+    """
+
+    def __init__(self, url: str, process_id: str) -> None:
+        self.process_id = process_id
+        self.token = ""
+        self._url = url
+        self._connection = opened(url)
+        self._connection.run(_OPTIONS)
+
+    def try_lock(self) -> bool:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        with told():
+            taken = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LEADER_LOCK}).fetchone()
+        return bool(taken[0])
+
+    def unlock(self) -> None:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        try:
+            self._connection.execute("SELECT pg_advisory_unlock_all()")
+        except psycopg.Error:
+            _log.debug("the lock went with the connection", exc_info=True)
+
+    def leader_token(self) -> str | None:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        with told():
+            return processes.leader(Session(self._connection))
+
+    def listen(self) -> None:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        with told():
+            self._connection.run(f"LISTEN {CHANNEL}")
+            processes.show_alive(Session(self._connection), self.process_id)
+
+    def messages(self, seconds: float) -> Iterator[str]:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        with told():
+            for payload in self._connection.notifications(seconds):
+                sender, *messages = payload.split("\n")
+                if sender != self.process_id:
+                    yield from messages
+                elif END in messages:
+                    return
+
+    def end_messages(self) -> None:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        payload = f"{self.process_id}\n{END}"
+        try:
+            connection = Connection(self._url)
+            connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
+            connection.close()
+        except (psycopg.Error, StorageFailed):
+            _log.debug("nobody could be told that this process ends", exc_info=True)
+
+    def reconnect(self) -> bool:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        try:
+            self._connection = Connection(self._url)
+            self._connection.run(_OPTIONS)
+        except (psycopg.Error, StorageFailed):
+            return False
+        return True
+
+    def close(self) -> None:
+        """See :class:`~mirror_server.store.backend.Election`."""
+        self._connection.close()

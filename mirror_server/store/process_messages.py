@@ -1,0 +1,25 @@
+"""What the processes on one database tell each other: a kind, and behind a space what it is about."""
+
+LOG = "log"
+"""The log of an application has a new entry, or ended."""
+
+WAITING = "waiting"
+"""Something waits for a device."""
+
+AGAIN = "again"
+"""A device is to be asked what waits for it, also what it left unanswered before."""
+
+EXPIRY = "expiry"
+"""A command expires at an instant."""
+
+CALL = "ask"
+"""A call is there for the leader."""
+
+GONE = "gone"
+"""Nobody waits for the answer to a call any more."""
+
+ANSWER = "answer"
+"""A call is answered."""
+
+LEADER = "duty"
+"""Another process leads from now on; written as earlier versions do, one of which may run beside this one."""

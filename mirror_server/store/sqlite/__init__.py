@@ -1,0 +1,1 @@
+"""SQLite: one process serves a file."""

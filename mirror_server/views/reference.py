@@ -1,0 +1,54 @@
+"""The reference: pages made from the docstrings when the package is built. They hold no secret and need no key."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+from flask import Blueprint, Response, current_app, request
+from werkzeug.security import safe_join
+
+from mirror_server.core.errors import Refusal
+from mirror_server.views.page_file import TYPES, PageFile, page_file
+from mirror_server.views.requests import requires
+
+FOLDER = "REFERENCE_FOLDER"
+"""Key of the app's configuration with the folder of the pages, where that is not the one in the package."""
+
+_BUILT = Path(__file__).parent.parent / "reference"
+_INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+_POLICY = (
+    "default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+)
+
+routes = Blueprint("reference", __name__)
+
+
+@routes.get("/reference")
+@requires()
+def get_reference() -> Response:
+    """Send the browser to the first page: the links of a page are relative to the folder it is in."""
+    return Response(status=302, headers={"Location": f"{request.script_root}/reference/index.html"})
+
+
+@routes.get("/reference/<path:file>")
+@requires()
+def get_reference_file(file: str) -> PageFile:
+    """A page of the reference, or what it loads."""
+    folder = Path(current_app.config.get(FOLDER, _BUILT))
+    found = safe_join(str(folder), file)
+    if found is None or file.rpartition(".")[2] not in TYPES or not Path(found).is_file():
+        if not (folder / "index.html").is_file():
+            raise Refusal(404, "this server runs from sources whose reference was not built; see CONTRIBUTING")
+        raise Refusal(404, f"the reference has no page {file!r}; begin at /reference/")
+    content = Path(found).read_bytes()
+    return page_file(file, content, _POLICY.format(scripts=" ".join(_hashes(content))))
+
+
+def _hashes(content: bytes) -> list[str]:
+    """The scripts that stand in a page itself, named one by one: whatever else came to stand there would not run."""
+    found = {match[1] for match in _INLINE.finditer(content)}
+    return sorted(f"'sha256-{b64encode(sha256(script).digest()).decode()}'" for script in found)

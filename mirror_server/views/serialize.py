@@ -1,0 +1,217 @@
+"""Makes the JSON of the interface of the server's rows; the only place that does. Source: wire.md 1, 4, 6 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from mirror_server.core.commands import Command
+from mirror_server.core.events import encode
+from mirror_server.core.instants import Instant
+from mirror_server.devices.simulator.bench import SimulatedState
+from mirror_server.service.snapshots import Snapshot
+from mirror_server.store.callbacks import CallbackRow
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.resources import AnnouncedResource, ResourceRow
+from mirror_server.store.snapshots import Page
+
+_EPOCH_IN_UTC = datetime(1970, 1, 1)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def timestamp(instant: Instant) -> str:
+    """RFC 3339 in UTC with milliseconds and ``Z``."""
+    # A moment without a zone is written in little more than half the time: a device object has dozens of them.
+    return (_EPOCH_IN_UTC + instant * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
+
+
+def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:
+    """What E1 tells an application of a device, whenever it is asked.
+
+    Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1 and 7.
+    """
+    content: dict[str, Any] = {
+        "device_id": device.device_id,
+        "endpoint_name": device.endpoint_name,
+        "updated_at": timestamp(device.updated_at),
+    }
+    _put_newest(content, "last_reported_at", (resource.reported_at for resource in resources))
+    _put_newest(content, "last_desired_at", (resource.desired_at for resource in resources))
+    content["resources"] = [_resource(resource, app_id) for resource in resources]
+    return orjson.dumps(content)
+
+
+def device_object(content: bytes, now: Instant) -> bytes:
+    """The body of E1: what it tells of the device, and when it was told."""
+    head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
+    return head[:-1] + b"," + content[1:]
+
+
+def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:
+    newest = max((instant for instant in instants if instant is not None), default=None)
+    if newest is not None:
+        content[name] = timestamp(newest)
+
+
+def _resource(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
+    return {
+        "resource_path": resource.path,
+        "subscribed": bool(resource.subscribed),
+        **_subscribed_since(resource),
+        "reported": _reported(resource),
+        "desired": _desired(resource, app_id),
+    }
+
+
+def _subscribed_since(resource: ResourceRow) -> dict[str, Any]:
+    if not resource.subscribed or resource.subscribed_at is None:
+        return {}
+    return {"subscribed_at": timestamp(resource.subscribed_at)}
+
+
+def _reported(resource: ResourceRow) -> dict[str, Any]:
+    if resource.reported_value is None or resource.reported_at is None:
+        return {}
+    reported: dict[str, Any] = {
+        "value": encode(resource.reported_value),
+        "content_type": resource.reported_content_type,
+        "reported_at": timestamp(resource.reported_at),
+    }
+    if resource.reported_expires_at is not None:
+        reported["expires_at"] = timestamp(resource.reported_expires_at)
+    if resource.reported_origin is not None:
+        reported["origin"] = resource.reported_origin
+    if resource.reported_revision is not None:
+        reported["revision"] = resource.reported_revision
+    return reported
+
+
+def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
+    if resource.desired_value is None or resource.desired_at is None or resource.requested_at is None:
+        return {}
+    desired: dict[str, Any] = {
+        "value": encode(resource.desired_value),
+        "content_type": resource.desired_content_type,
+        "status": resource.desired_status,
+        "desired_at": timestamp(resource.desired_at),
+    }
+    if resource.desired_updated_at is not None:
+        desired["status_updated_at"] = timestamp(resource.desired_updated_at)
+    is_issuer = app_id is not None and app_id == resource.desired_app_id
+    if is_issuer and resource.desired_category is not None:
+        desired["category"] = resource.desired_category
+    desired["requested_at"] = timestamp(resource.requested_at)
+    if resource.desired_revision is not None:
+        desired["revision"] = resource.desired_revision
+    return desired
+
+
+def unchanged_device(device: DeviceRow) -> bytes:
+    """A device of which a fleet snapshot tells only that it is there."""
+    return orjson.dumps({"object": "device-echo-unchanged", "device_id": device.device_id})
+
+
+def snapshot_end(snapshot: Snapshot) -> bytes:
+    """How a fleet snapshot ends."""
+    return orjson.dumps(
+        {
+            "object": "snapshot-end",
+            "taken_at": timestamp(snapshot.taken_at),
+            "device_count": snapshot.device_count,
+            "revision": snapshot.revision,
+            "seq": snapshot.seq,
+        }
+    )
+
+
+def device_ranges(snapshot: Snapshot, pages: Sequence[Page]) -> bytes:
+    """The ranges of a snapshot's devices, from its pages."""
+    ranges: list[dict[str, Any]] = [{"last": page.last, "device_count": page.device_count} for page in pages]
+    ranges = ranges or [{"device_count": 0}]
+    for before, this in pairwise(ranges):
+        this["after"] = before["last"]
+    # What comes later and follows the last device is in the last range.
+    ranges[-1].pop("last", None)
+    content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
+    return orjson.dumps(content | {"data": ranges})
+
+
+def device(row: DeviceRow) -> dict[str, Any]:
+    """A device of the directory."""
+    return {
+        "object": "device",
+        "id": row.device_id,
+        "name": row.endpoint_name,
+        "endpoint_name": row.endpoint_name,
+        "endpoint_type": row.endpoint_type,
+        "state": "registered" if row.registered else "deregistered",
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "etag": timestamp(row.updated_at),
+        "bootstrapped_timestamp": timestamp(row.created_at),
+        "custom_attributes": {},
+        "queue_mode": bool(row.queue_mode),
+        "last_contact_at": timestamp(row.last_contact_at),
+    }
+
+
+def device_contacts(device_id: str, heard_at: Sequence[Instant]) -> dict[str, Any]:
+    """When a device was heard lately."""
+    return {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
+
+
+def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
+    """A resource as ``GET /v2/endpoints/{id}`` lists it."""
+    return {
+        "uri": resource.path,
+        "obs": resource.observable,
+        "rt": resource.resource_type,
+        "type": resource.content_type,
+    }
+
+
+def waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
+    """A device request that waits; never what it writes."""
+    request = command.request
+    return {
+        "object": "device-request",
+        "async_response_id": command.async_id,
+        "device_id": command.device_id,
+        "method": request.method,
+        "uri": request.path if request.query is None else f"{request.path}?{request.query}",
+        "state": "with_device" if with_device else "waiting",
+        "placed_at": timestamp(command.requested_at),
+        "expires_at": timestamp(command.expires_at),
+        "attempts": command.attempts,
+    }
+
+
+def access_key(key_id: str, scopes: Iterable[str]) -> dict[str, Any]:
+    """An access key without its secret."""
+    return {"object": "api-key", "id": key_id, "scopes": sorted(scopes)}
+
+
+def callback_channel(row: CallbackRow, backlog: int) -> dict[str, Any]:
+    """A webhook and how its delivery stands."""
+    channel: dict[str, Any] = {
+        "delivery_mechanism": "CALLBACK",
+        "url": orjson.loads(row.registration)["url"],
+        "backlog": backlog,
+        "failures": row.failures,
+    }
+    if row.last_error is not None:
+        channel["last_error"] = row.last_error
+    for name, instant in [("last_success_at", row.last_success_at), ("next_attempt_at", row.next_attempt_at)]:
+        if instant is not None:
+            channel[name] = timestamp(instant)
+    return channel
+
+
+def simulated_device(state: SimulatedState) -> dict[str, Any]:
+    """A simulated device with its own values."""
+    return asdict(state)

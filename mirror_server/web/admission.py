@@ -1,0 +1,106 @@
+"""What is decided of a request before it goes to its view: who asks, whether it may, and who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flask import Request, Response, g
+
+from mirror_server.cluster.forwarding import leader_changed
+from mirror_server.core.errors import Refusal
+from mirror_server.service.authentication import Authenticator
+from mirror_server.service.keys import Scope
+from mirror_server.views.leader_only import CALLER, forward, is_leader_only
+from mirror_server.views.requests import check_query, note, request_id, require_scope
+from mirror_server.web.trusted_proxies import TrustedProxies
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+    from mirror_server.services import Services
+
+REFUSED = "mirror.refused"
+"""Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
+
+HEAD_ONLY = "mirror.head_only"
+"""Key of the WSGI environment of a request whose body is on its way: who may send it is told by the status 100."""
+
+IS_FULL = "mirror.is_full"
+"""Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
+
+_READ_AGAIN_SECONDS = 1
+_OPERATOR_ONLY = frozenset({Scope.ADMIN})
+"""The scopes of a key with which nobody reads notifications, so that none are kept."""
+
+
+class Admission:
+    """Lets requests in."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._log = services.log
+        self._forwarder = services.forwarder
+        self._authenticator = Authenticator(services.database, services.settings.failed_keys_per_minute)
+        self._proxies = TrustedProxies(services.settings.trusted_proxies)
+
+    def admit(self, asked: Request, view: Callable[..., Any] | None) -> Response | None:
+        """Let in who has a key with a scope for this route; an unknown route wants a key too.
+
+        Gives the answer where the view is not to give it: to a head whose body is on its way, and to what only another
+        process can answer, which is forwarded to it.
+
+        Raises:
+            Refusal: It is not let in (400, 401, 403, 429), or did not arrive as it should.
+        """
+        environ = asked.environ
+        refused: Refusal | None = environ.get(REFUSED)
+        if refused is not None:
+            raise refused
+        scopes = getattr(view, "required_scopes", None)
+        if scopes is not None and not scopes:
+            return None
+        application, held = self._identify(environ)
+        if scopes is not None:
+            require_scope(held, *scopes)
+        is_full: Callable[[str], bool] | None = environ.get(IS_FULL)
+        if is_full is not None and is_full(application):
+            raise _too_much_unread()
+        if environ.get("QUERY_STRING") and view is not None:
+            check_query(view.__dict__["known_query"])
+        if HEAD_ONLY in environ:
+            return Response(status=100)
+        if held != _OPERATOR_ONLY:
+            self._log.keep_for(application)
+        return self._forwarded(environ)
+
+    def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
+        """The application that asks and the scopes of its key, which are kept for the view too."""
+        version = self._database.version()
+        # Of the proxy each use looks the object up.
+        kept = g._get_current_object()
+        caller = environ.get(CALLER)
+        if caller is not None:
+            application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
+        else:
+            authorization = environ.get("HTTP_AUTHORIZATION")
+            client = partial(self._proxies.client_of, environ)
+            application, held = self._authenticator.authenticate(authorization, client, version)
+            kept.still_admits = partial(self._authenticator.still_admits, authorization)
+        kept.app_id, kept.scopes, kept.version = application, held, version
+        note(environ, application=application)
+        return application, held
+
+    def _forwarded(self, environ: WSGIEnvironment) -> Response | None:
+        """The leader's answer, where it alone can give it and this process does not lead."""
+        if self._forwarder is None or not self._forwarder.is_needed or not is_leader_only():
+            return None
+        if CALLER in environ:
+            raise leader_changed()
+        return forward(self._forwarder, request_id(environ))
+
+
+def _too_much_unread() -> Refusal:
+    message = "answers wait for this key to read them; read those first, or close their connections"
+    return Refusal(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)

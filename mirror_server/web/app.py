@@ -1,0 +1,295 @@
+"""The Flask app: a plain WSGI app that any WSGI server runs.
+
+A view that has to wait returns a :class:`~mirror_server.views.deferred.Deferred`. A server that can wait without a
+thread (:mod:`mirror_server.web.asgi_bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Request, Response, request
+from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
+from werkzeug.routing import MapAdapter
+from werkzeug.wsgi import get_path_info
+
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+from mirror_server.config import ACCESS_LOG
+from mirror_server.core.errors import Refusal
+from mirror_server.service.slots import Slots
+from mirror_server.views import (
+    access_keys,
+    bench,
+    description,
+    device_requests,
+    devices,
+    notifications,
+    operation,
+    page,
+    reference,
+    snapshots,
+    subscriptions,
+)
+from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.download import DOWNLOAD, Download
+from mirror_server.views.errors import answer_to
+from mirror_server.views.event_stream import STREAM, EventStream
+from mirror_server.views.page_file import PageFile
+from mirror_server.views.requests import SERVICES, app_id, noted, request_id
+from mirror_server.web.admission import HEAD_ONLY, Admission
+from mirror_server.web.disconnection import is_disconnected
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+    from mirror_server.services import Services
+
+_access_log = logging.getLogger(ACCESS_LOG)
+
+_PARKED = "mirror.parked"
+_BEGAN = "mirror.began"
+_SLASHES = re.compile("/{2,}")
+
+
+class _NoSessions(SessionInterface):
+    """The service has no sessions; Flask would make and look through an empty one at each request."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession:  # noqa: ARG002 - Flask's signature
+        """The same empty one for all."""
+        return _EMPTY_SESSION
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        """There is nothing to save."""
+
+
+_EMPTY_SESSION = NullSession()
+
+
+class MirrorApp(Flask):
+    """Flask, with answers that come later and with paths that end in a slash or double one.
+
+    What is its own is hooked in where Flask lets an app do so; of Flask's own steps around a request none is replaced.
+
+    Args:
+        services: What it serves.
+
+    Attributes:
+        blocking_polls: Slots for polls and streams that each hold a thread.
+        refusal: The answer to every request, where there is one: of a process that cannot serve.
+    """
+
+    session_interface = _NoSessions()
+
+    def __init__(self, services: Services) -> None:
+        super().__init__("mirror_server", static_folder=None)
+        self.extensions[SERVICES] = services
+        self.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
+        self.url_map.merge_slashes = False
+        self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
+        self.refusal: Refusal | None = None
+        self._metrics = services.metrics
+        self._admission = Admission(services)
+        self._is_stopping = threading.Event()
+        self.before_request(self._let_in)
+        self.after_request(self._finish)
+        self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
+
+    def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
+        """What finds the route of a request: by its path alone, whatever host it names."""
+        # Of a websocket's handshake Flask knows that no route is meant.
+        if request is None or "HTTP_UPGRADE" in request.environ:
+            return super().create_url_adapter(request)
+        environ = request.environ
+        return self.url_map.bind("", path_info=environ["PATH_INFO"], default_method=environ["REQUEST_METHOD"])
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """No view is a coroutine, so that Flask need not look at each request."""
+        return func
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0."""
+        environ[_BEGAN] = time.perf_counter()
+        path = _SLASHES.sub("/", environ["PATH_INFO"])
+        environ["PATH_INFO"] = path.rstrip("/") or "/"
+        return super().wsgi_app(environ, start_response)
+
+    def _let_in(self) -> Response | None:
+        """Decide before each request whether it comes in; an answer stands in for that of the view."""
+        if self.refusal is not None:
+            raise self.refusal
+        asked = _asked()
+        answer = self._admission.admit(asked, self.view_functions.get(asked.endpoint or ""))
+        if answer is not None and HEAD_ONLY in asked.environ:
+            # Neither logged nor counted: the request itself will be.
+            asked.environ[_PARKED] = _route(asked)
+        return answer
+
+    def _finish(self, response: Response) -> Response:
+        """Finish each request; an answer that is not whole yet is handed on, or waited for."""
+        if isinstance(response, Download):
+            response = self._send(response)
+        elif isinstance(response, EventStream):
+            response = self._begin(response)
+        elif isinstance(response, Deferred):
+            response = self._park(response)
+        asked = _asked()
+        return response if _PARKED in asked.environ else self._complete(response, asked.environ, _route(asked))
+
+    def _answer_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
+        return answer_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
+
+    def _begin(self, stream: EventStream) -> Response:
+        take: Callable[[EventStream], Refusal | None] | None = request.environ.get(STREAM)
+        refusal = self._hold(stream) if take is None else take(stream)
+        stream.end_when(self._is_over(request.environ))
+        return stream if refusal is None else self._answer_to(refusal, request.environ)
+
+    def _hold(self, response: Response) -> Refusal | None:
+        """Take a slot for a thread, until the answer is sent; what is given says why there is none."""
+        application = app_id()
+        refusal = self.blocking_polls.acquire(application)
+        if refusal is None:
+            response.call_on_close(partial(self.blocking_polls.release, application))
+        return refusal
+
+    def _send(self, download: Download) -> Response:
+        take: Callable[[Download], None] | None = request.environ.get(DOWNLOAD)
+        if take is not None:
+            take(download)
+            return download
+        refusal = self._hold(download)
+        if refusal is None:
+            return download
+        download.close()
+        return self._answer_to(refusal, request.environ)
+
+    def _park(self, deferred: Deferred) -> Response:
+        park: Callable[[Deferred], Refusal | None] | None = request.environ.get(PARK)
+        if park is None:
+            return self._wait(deferred)
+        refusal = park(deferred)
+        if refusal is not None:
+            deferred.release()
+            return self._answer_to(refusal, request.environ)
+        request.environ[_PARKED] = _route(_asked())
+        return deferred
+
+    def _wait(self, deferred: Deferred) -> Response:
+        """Let this thread wait, unless too many do so that others would be served by none."""
+        if not deferred.is_poll:
+            return self._blocking_answer(deferred)
+        application = app_id()
+        refusal = self.blocking_polls.acquire(application)
+        if refusal is not None:
+            deferred.release()
+            return self._answer_to(refusal, request.environ)
+        try:
+            return self._blocking_answer(deferred)
+        finally:
+            self.blocking_polls.release(application)
+
+    def _blocking_answer(self, deferred: Deferred) -> Response:
+        environ = request.environ
+        try:
+            if deferred.is_poll:
+                deferred.wait(self._is_over(environ))
+            else:
+                deferred.wait()
+            # What is not for a client that is gone is for its next poll.
+            return (
+                Response(status=204) if deferred.takes and is_disconnected(environ) else self._answer(deferred, environ)
+            )
+        finally:
+            deferred.release()
+
+    def stop_waiting(self) -> None:
+        """Have the polls and streams that hold threads answered, as if their time were over."""
+        self._is_stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to."""
+        return self._is_stopping.is_set()
+
+    def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
+        """Whether nobody waits any more for the answer to a request that holds a thread."""
+        return lambda: self.is_stopping or is_disconnected(environ)
+
+    def finish(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+        """The answer of a parked request, with the headers of any other.
+
+        Its key, its route and its query were seen to when it was parked. That is not done a second time, which for
+        thousands of polls that one event wakes would take longer than to answer them.
+        """
+        route = environ.pop(_PARKED)
+        return self._complete(self._answer(deferred, environ), environ, route)
+
+    def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
+        """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
+        # Values may be personal data: nobody on the way keeps them. To look for such headers first takes longer.
+        response.headers.add(REQUEST_ID_HEADER, request_id(environ))
+        if not isinstance(response, PageFile):
+            response.headers.add("Cache-Control", "no-store")
+        response.headers.add("X-Content-Type-Options", "nosniff")
+        seconds = time.perf_counter() - environ[_BEGAN]
+        self._metrics.answered(*route, response.status_code, seconds)
+        if _access_log.isEnabledFor(logging.INFO):
+            _access_log.info("request", extra=_line(response, environ, seconds))
+        return response
+
+    def _answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+        try:
+            return deferred.answer()
+        except Exception as error:  # whatever it is, it becomes an error body
+            return self._answer_to(error, environ)
+
+
+def create_app(services: Services) -> MirrorApp:
+    """The app over the parts of a server."""
+    app = MirrorApp(services)
+    for part in (
+        page,
+        reference,
+        devices,
+        snapshots,
+        device_requests,
+        subscriptions,
+        notifications,
+        access_keys,
+        bench,
+        description,
+    ):
+        app.register_blueprint(part.routes)
+    for rule in app.url_map.iter_rules():
+        if getattr(app.view_functions[rule.endpoint], "without_head", False):
+            (rule.methods or set()).discard("HEAD")
+    app.register_blueprint(operation.routes)
+    return app
+
+
+def _asked() -> Request:
+    """The request itself; the proxy looks it up at each use."""
+    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
+    return asked
+
+
+def _route(asked: Request) -> tuple[str, str]:
+    """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
+    return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
+
+
+def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
+    return {
+        "method": environ["REQUEST_METHOD"],
+        "path": get_path_info(environ),
+        "status": response.status_code,
+        "duration_ms": round(seconds * 1000, 2),
+        "request_id": request_id(environ),
+        **noted(environ),
+    }

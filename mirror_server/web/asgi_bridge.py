@@ -1,0 +1,373 @@
+"""uvicorn's side: calls the WSGI app on the event loop and parks deferred answers without a thread.
+
+The app's views look something up or hand work to the writer, which takes well under a millisecond; whatever takes
+longer comes back as a :class:`~mirror_server.views.deferred.Deferred`. A parked request costs a task, not a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from mirror_server.config import Settings
+from mirror_server.core.errors import Refusal
+from mirror_server.service.slots import Slots
+from mirror_server.store.failures import StorageFailed
+from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.download import DOWNLOAD, Download
+from mirror_server.views.event_stream import HEARTBEAT, HEARTBEAT_SECONDS, STREAM, EventStream
+from mirror_server.views.requests import noted
+from mirror_server.web.admission import HEAD_ONLY, IS_FULL, REFUSED
+from mirror_server.web.unread import Reader, Unread
+from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, Unfinished, environ_of
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+    from mirror_server.web.app import MirrorApp
+
+_DEFAULTS = Settings()
+_EXPECTED_CHUNK_BYTES = 256 * 1024
+_LARGE_BYTES = 256 * 1024
+_SMALL_BYTES = 16 * 1024
+_LAST_SECONDS = 0.5
+_NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
+_LONGEST_DOWNLOAD_SECONDS = 900
+
+_log = logging.getLogger(__name__)
+
+
+class Bridge:
+    """An ASGI app around the Flask app.
+
+    Args:
+        app: The Flask app.
+        max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
+        max_parked_polls: How many polls and streams may be open at once.
+        poll_share: Which part of these one application may have.
+        max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
+        body_timeout_seconds: How long a body may take to arrive.
+    """
+
+    def __init__(
+        self,
+        app: MirrorApp,
+        *,
+        max_body_bytes: int,
+        max_parked_polls: int,
+        poll_share: float = _DEFAULTS.poll_share,
+        max_unread_bytes: int = _DEFAULTS.max_unread_bytes,
+        body_timeout_seconds: float = _DEFAULTS.request_timeout_seconds,
+    ) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._slots = Slots.of_polls(max_parked_polls, poll_share)
+        self._unread = Unread(max_unread_bytes)
+        self._body_timeout_seconds = body_timeout_seconds
+        self._large_for: str | None = None
+        self._stopping = asyncio.Event()
+        self._parked: set[Callable[[], None]] = set()
+
+    @classmethod
+    def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
+        """The limits that an operator set."""
+        return cls(
+            app,
+            max_body_bytes=settings.max_body_bytes,
+            max_parked_polls=settings.max_parked_polls,
+            poll_share=settings.poll_share,
+            max_unread_bytes=settings.max_unread_bytes,
+            body_timeout_seconds=settings.request_timeout_seconds,
+        )
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much of all answers waits for clients to take it."""
+        return self._unread.total_bytes
+
+    def answer_refusal(
+        self, refusal: Refusal, scope: Mapping[str, Any]
+    ) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
+        """Status, headers and body of the answer to a request that did not arrive whole; its scope may lack parts."""
+        answer = Answer.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
+        return answer.status, answer.headers, answer.body
+
+    def _note_large(self, environ: WSGIEnvironment) -> None:
+        """Let others have their turn before the same key gets another answer, which may take as long to make."""
+        self._large_for = environ.get("HTTP_AUTHORIZATION")
+        asyncio.get_running_loop().call_soon(self._end_large)
+
+    def _end_large(self) -> None:
+        self._large_for = None
+
+    def stop_waiting(self) -> None:
+        """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
+        self._stopping.set()
+        for end in list(self._parked):
+            end()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        environ = environ_of(scope)
+        body = await self._body(environ, receive, send)
+        if body is None:
+            return
+        if body:
+            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        while self._large_for is not None and self._large_for == environ.get("HTTP_AUTHORIZATION"):
+            await asyncio.sleep(0)
+        unfinished = Unfinished(environ, self._slots)
+        environ |= {
+            PARK: unfinished.park,
+            STREAM: unfinished.take_stream,
+            DOWNLOAD: unfinished.take_download,
+            IS_FULL: self._unread.is_full,
+        }
+        answer = Answer.of(self._app, environ, unfinished)
+        if unfinished.is_nothing and len(answer.body) <= _SMALL_BYTES:
+            # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
+            await answer.send(send, is_last=len(body) > self._max_body_bytes)
+            return
+        reader = self._unread.reader(noted(environ).get("application", ""), send)
+        try:
+            whole = await self._finish(unfinished, answer, environ, receive, reader)
+        finally:
+            unfinished.release()
+        if whole is not None:
+            if len(whole.body) > _LARGE_BYTES:
+                self._note_large(environ)
+            await reader.send(whole)
+
+    async def _finish(
+        self, unfinished: Unfinished, answer: Answer, environ: WSGIEnvironment, receive: Receive, reader: Reader
+    ) -> Answer | None:
+        """The whole answer; ``None`` where it was sent while it was made, or the client went away."""
+        if unfinished.download is not None:
+            await self._download(unfinished.download, answer, receive, reader)
+            return None
+        if unfinished.stream is not None:
+            await self._stream(unfinished.stream, answer, receive, reader)
+            return None
+        if unfinished.deferred is not None:
+            return await self._wait(unfinished.deferred, environ, receive, reader)
+        return answer
+
+    async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
+        """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
+        # To ask for the body tells a client that expects to be told so to send it.
+        is_expecting = "HTTP_EXPECT" in environ
+        try:
+            async with asyncio.timeout(self._body_timeout_seconds):
+                if is_expecting and not await self._may_send(environ, send):
+                    return None
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                if not message.get("more_body"):
+                    body: bytes = message.get("body", b"")
+                    return body[: self._max_body_bytes + 1]
+                if not is_expecting and not await self._may_send(environ, send):
+                    return None
+                return await _read_body(message, receive, self._max_body_bytes)
+        except TimeoutError:
+            refusal = Refusal(408, "the body did not arrive in time; send it at once")
+            await Answer.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
+            return None
+
+    async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
+        """Whether the head lets a client send a body; one that may not is told why."""
+        answer = Answer.of(self._app, environ | {HEAD_ONLY: True})
+        if answer.status != 100:
+            # The body may still come; nothing is read behind it.
+            await answer.send(send, is_last=True)
+        return answer.status == 100
+
+    async def _wait(
+        self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: Reader
+    ) -> Answer | None:
+        """The answer when it can be made; ``None`` when the client went away."""
+        try:
+            if await self._gone(deferred, receive):
+                return None
+            if reader.must_wait:
+                await reader.room()
+                if deferred.takes and await _is_gone(receive):
+                    return None
+            return Answer.of(self._app.finish(deferred, environ), environ)
+        finally:
+            deferred.release()
+
+    async def _stream(self, stream: EventStream, answer: Answer, receive: Receive, reader: Reader) -> None:
+        """Send events as they come, until the client goes away or the server stops."""
+        await reader.begin(answer)
+        # Without its database it ends; the client comes back with its position.
+        with suppress(StorageFailed):
+            await self._send_events(stream, receive, reader)
+        await reader.end()
+
+    async def _send_events(self, stream: EventStream, receive: Receive, reader: Reader) -> None:
+        chunk = stream.begin()
+        with reader.waiting(len(chunk)):
+            await reader.send_chunk(chunk)
+        ends = self._ends(receive)
+        try:
+            while not (stream.is_over or any(end.done() for end in ends)):
+                await reader.room()
+                # Asked for before looking, so that what arrives in between is not waited for.
+                more = stream.more()
+                chunk = stream.take()
+                if not (chunk or stream.is_over):
+                    chunk = await _wait_for(more, ends)
+                more.cancel()
+                with reader.waiting(len(chunk)):
+                    await reader.send_chunk(chunk)
+        finally:
+            for end in ends:
+                end.cancel()
+
+    async def _download(self, download: Download, answer: Answer, receive: Receive, reader: Reader) -> None:
+        """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
+
+        A reader that takes too long is cut off: what is made for it keeps the database from tidying up.
+        """
+        ends = self._ends(receive)
+        end_at = time.monotonic() + _LONGEST_DOWNLOAD_SECONDS
+        try:
+            await reader.begin(answer)
+            async with aclosing(_chunks(download, reader)) as chunks:
+                async for chunk in chunks:
+                    sending = asyncio.ensure_future(reader.send_chunk(chunk))
+                    seconds = end_at - time.monotonic()
+                    await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    if not sending.done() or any(end.done() for end in ends):
+                        sending.cancel()
+                        _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
+                        return
+                    await sending
+            await reader.end()
+        except StorageFailed as failure:
+            _log.warning("a download was cut off: the server %s", failure)
+        finally:
+            for end in ends:
+                end.cancel()
+            download.release()
+
+    def _ends(self, receive: Receive) -> list[asyncio.Future[Any]]:
+        """What is done when the client goes away, or the server stops."""
+        return [asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(self._stopping.wait())]
+
+    async def _gone(self, deferred: Deferred, receive: Receive) -> bool:
+        """Wait for the future, the end of its time or of the server; true if the client went away before.
+
+        What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
+        """
+        # Thousands wait here at once: the request's own task listens to its client and is interrupted, rather than a
+        # second task for each of them.
+        loop = asyncio.get_running_loop()
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        is_waiting = True
+        gone = False
+
+        def end(_: object = None) -> None:
+            nonlocal is_waiting
+            if is_waiting:
+                is_waiting = False
+                task.cancel()
+
+        timer = loop.call_later(deferred.timeout_seconds, end)
+        self._parked.add(end)
+        # The end of the server may have come before it was parked.
+        if self._stopping.is_set():
+            end()
+        deferred.future.add_done_callback(lambda _: _call(loop, end))
+        try:
+            await _disconnect(receive)
+            gone = True
+        except asyncio.CancelledError:
+            # Interrupted by others than `end`, or by them too: then the task is to end.
+            if is_waiting or task.uncancel():
+                raise
+        finally:
+            is_waiting = False
+            self._parked.discard(end)
+            timer.cancel()
+        if deferred.takes and not gone:
+            gone = await _is_gone(receive)
+        if self._stopping.is_set() and not gone and not deferred.is_poll:
+            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong.
+            await asyncio.wait([_watch(deferred.future)], timeout=_LAST_SECONDS)
+        return gone
+
+
+async def _chunks(download: Download, reader: Reader) -> AsyncGenerator[bytes]:
+    """The chunks, each made when there is room for it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await reader.room()
+        # Counted while it is made, or all that wait for threads to make theirs would find room.
+        with reader.waiting(_EXPECTED_CHUNK_BYTES):
+            chunk = await loop.run_in_executor(None, download.next_chunk)
+            if chunk is None:
+                return
+            with reader.waiting(len(chunk) - _EXPECTED_CHUNK_BYTES):
+                yield chunk
+
+
+async def _wait_for(more: Future[Any], ends: list[asyncio.Future[Any]]) -> bytes:
+    """Wait until there is more, or the end; a heartbeat when neither came in time."""
+    watched = _watch(more)
+    done, _ = await asyncio.wait([watched, *ends], timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    watched.cancel()
+    return b"" if done else HEARTBEAT
+
+
+def _watch(future: Future[Any]) -> asyncio.Future[Any]:
+    """A future of the loop that is done when the other is; cancelling it leaves that one alone."""
+    loop = asyncio.get_running_loop()
+    watched: asyncio.Future[Any] = loop.create_future()
+
+    def note() -> None:
+        if not watched.done():
+            watched.set_result(None)
+
+    future.add_done_callback(lambda _: _call(loop, note))
+    return watched
+
+
+def _call(loop: asyncio.AbstractEventLoop, note: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(note)
+
+
+async def _read_body(message: Message, receive: Receive, max_body_bytes: int) -> bytes | None:
+    """The body, or one byte more than the limit of a longer one; ``None`` when the client went away."""
+    chunks = bytearray()
+    while True:
+        if message["type"] == "http.disconnect":
+            return None
+        chunks += message.get("body", b"")
+        del chunks[max_body_bytes + 1 :]
+        if not message.get("more_body") or len(chunks) > max_body_bytes:
+            return bytes(chunks)
+        message = await receive()
+
+
+async def _disconnect(receive: Receive) -> None:
+    """Wait until the client goes away; what is left of a body past the limit comes before that."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _is_gone(receive: Receive) -> bool:
+    """Whether the client is known to be gone by now."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await _disconnect(receive)
+            return True
+    return False

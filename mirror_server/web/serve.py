@@ -1,0 +1,193 @@
+"""Runs the server: a socket, uvicorn, the bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+from typing import Any, Self, cast
+
+import uvicorn
+
+from mirror_server.services import Services
+from mirror_server.web.app import create_app
+from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.connections import BoundedConnection
+from mirror_server.web.forwarded_requests import answer_forwarded
+
+if sys.platform != "win32":
+    import resource
+
+_STOP_SECONDS = 3
+_BACKLOG = 2048
+_OTHER_FILES = 300
+_COLLECT_ALL_EVERY = 100
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class _StopSignals:
+    """Takes the signals that end a process, from before the event loop runs until everything is closed.
+
+    A KeyboardInterrupt in the middle of an import leaves Python's import lock taken, and each thread that imports
+    something later, to close down for instance, waits for it for ever. What comes before anybody can act on it waits.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[int] = []
+        self._act: Callable[[int, FrameType | None], None] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {sig: signal.signal(sig, self._take) for sig in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sig, handler in self._before.items():
+            signal.signal(sig, handler)
+
+    def act_by(self, act: Callable[[int, FrameType | None], None]) -> None:
+        """Have this called at each signal, and for those that came already."""
+        self._act = act
+        while self._waiting:
+            act(self._waiting.pop(0), None)
+
+    def _take(self, sig: int, frame: FrameType | None) -> None:
+        if self._act is None:
+            self._waiting.append(sig)
+        else:
+            self._act(sig, frame)
+
+
+class _Server(uvicorn.Server):
+    """Ends the held polls at the first signal, so that stopping does not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, bridge: Bridge) -> None:
+        super().__init__(config)
+        self._bridge = bridge
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Begin to stop, or at a second Ctrl-C stop at once.
+
+        uvicorn would raise the signal again at its end, and with that cut off what is closed after it.
+        """
+        self._bridge.stop_waiting()
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Raises:
+        ListenError: The address is taken or not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # From here on who connects waits for the server to start, and who listens on the same port is told.
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        is_of_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        cure = "choose another port with --port" if is_of_port else "choose an address of this machine with --host"
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
+    return listener
+
+
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as it does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
+
+
+def serve(services: Services, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal stops it; then everything that was accepted is on disk.
+
+    Args:
+        services: What is served; closed at the end.
+        listener: Where clients connect.
+        announce: Called as soon as a signal would stop the server in order: who reads what it tells may send one.
+    """
+    with _StopSignals() as signals:
+        try:
+            announce()
+            server = _server_of(services)
+            signals.act_by(server.handle_exit)
+            services.start()
+            _collect_rarely()
+            server.run(sockets=[listener])
+        finally:
+            services.close()
+
+
+def _collect_rarely() -> None:
+    """Let Python look for garbage in what was made lately, and seldom in what stays.
+
+    Thousands of held polls are millions of objects. To go through all of them takes most of a second, in which nobody
+    is answered, and finds nothing: what a request leaves behind is garbage at once.
+    """
+    gc.collect()
+    gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _COLLECT_ALL_EVERY)
+
+
+def _server_of(services: Services) -> _Server:
+    settings = replace(services.settings, max_connections=_allow_connections(services.settings.max_connections))
+    app = create_app(services)
+    answer_forwarded(services, app)
+    bridge = Bridge.of(app, settings)
+    connection = partial(BoundedConnection, settings=settings, answer_refusal=bridge.answer_refusal)
+    config = uvicorn.Config(
+        bridge,
+        http=cast("type[asyncio.Protocol]", connection),
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whose word is taken for who sends a request is a setting of this server's own.
+        proxy_headers=False,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        backlog=_BACKLOG,
+    )
+    server = _Server(config, bridge)
+    connections = server.server_state.connections
+    watch = services.metrics.watch
+    watch("mirror_open_connections", "Connections of clients.", lambda: len(connections))
+    watch("mirror_unread_bytes", "Parts of answers that clients are to take.", lambda: bridge.unread_bytes)
+    return server
+
+
+def _allow_connections(wanted: int) -> int:
+    """How many connections there can be, each an open file, where the system allows as many files as it will."""
+    if sys.platform == "win32":
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(1, allowed - _OTHER_FILES)

@@ -1,0 +1,147 @@
+"""A notebook in JupyterLab, in a real browser."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import httpx
+import nbformat
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from process_lab import ADDRESS, Lab
+from process_server import wait_until
+
+START_SECONDS = 60
+
+
+class Notebook:
+    """A notebook whose cells are run, and what went wrong on its page.
+
+    Args:
+        lab: The JupyterLab it is opened in.
+        browser: Shows it.
+        cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
+        width: Of the page, in pixels.
+        in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
+    """
+
+    numbers = itertools.count()
+
+    def __init__(
+        self, lab: Lab, browser: Browser, cells: Sequence[str] | str, *, width: int = 1400, in_lab: bool = True
+    ) -> None:
+        address, _, token = lab.find(ADDRESS).groups()
+        name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
+        headers = {"Authorization": f"token {token}"}
+        self.name = name
+        self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30)
+        wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
+        self.page: Page = _context(lab, browser).new_page()
+        self.page.set_viewport_size({"width": width, "height": 1100})
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog: {dialog.message}"))
+        place = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
+        self.url = f"{address}/{place}/{name}.ipynb?token={token}&reset"
+        self.page.goto(self.url)
+        expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
+        # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
+        if in_lab:
+            expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
+        else:
+            wait_until(lambda: _has_idle_kernel(self._http, name), "a kernel", START_SECONDS)
+            expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
+        self.choose("Run", "Run All Cells")
+
+    def close(self) -> None:
+        """Close the page and end the kernel: its widgets would go on to poll beside the next test."""
+        self.page.close()
+        self.end_kernel()
+        self._http.close()
+
+    def end_kernel(self) -> None:
+        """End the kernel; the page stays."""
+        for session in self._http.get("/api/sessions").json():
+            if self.name in session["path"]:
+                self._http.delete(f"/api/sessions/{session['id']}")
+
+    def _write(self, lab: Lab, cells: Sequence[str]) -> str:
+        name = f"notebook-{next(self.numbers)}"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, lab.folder / "mirror-notebooks" / f"{name}.ipynb")
+        return name
+
+    def wait_for_the_cells(self) -> None:
+        """Until all have run; as long as they do, JupyterLab takes the focus."""
+        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
+        ran = [re.compile(r"\[\d+\]:")] * prompts.count()
+        expect(prompts).to_have_text(ran, timeout=START_SECONDS * 1000)
+
+    def choose(self, *entries: str) -> None:
+        """Choose an entry of a menu."""
+        self.page.locator(".lm-MenuBar-item", has_text=entries[0]).first.click()
+        for entry in entries[1:]:
+            self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{entry}$")).first.click()
+
+    def run(self, cell: int) -> None:
+        """Run a cell."""
+        self.cell(cell).locator(".jp-InputArea-editor").click()
+        self.page.keyboard.press("Control+Enter")
+
+    def cell(self, number: int) -> Locator:
+        """A cell, counted from 0."""
+        return self.page.locator(".jp-CodeCell").nth(number)
+
+    def widget(self, cell: int = 1) -> Locator:
+        """The widget that a cell shows."""
+        return self.cell(cell).locator(".mirror-widget").first
+
+    def has_focus(self, locator: Locator) -> bool:
+        """Whether this takes what is typed."""
+        return bool(locator.evaluate("element => element === document.activeElement"))
+
+    @property
+    def focused(self) -> str:
+        """What has the focus, by its label or its text."""
+        script = (
+            "() => { const element = document.activeElement; const labels = element.labels || [];"
+            " return labels.length ? labels[0].textContent : element.ariaLabel || element.textContent; }"
+        )
+        return str(self.page.evaluate(script)).strip()
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until what has this in its name has the focus."""
+        for _ in range(40):
+            self.keys("Tab")
+            # Not all of a cell, that has it somewhere in it.
+            if name in self.focused and len(self.focused) < 100:
+                return
+        raise AssertionError(f"no Tab leads to {name!r}")
+
+    def keys(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+
+@cache
+def _context(_lab: Lab, browser: Browser) -> BrowserContext:
+    """One for all pages of a lab: what JupyterLab loads is read and compiled once."""
+    made = browser.new_context()
+    made.set_default_timeout(30_000)
+    return made
+
+
+def _has_idle_kernel(http: httpx.Client, name: str) -> bool:
+    sessions = http.get("/api/sessions").json()
+    return any(name in one["path"] and one["kernel"]["execution_state"] == "idle" for one in sessions)
+
+
+def _answers(http: httpx.Client) -> bool:
+    try:
+        return http.get("/api/status").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,192 @@
+"""A session of Binder in the image that repo2docker would build, shown in a real browser.
+
+There is no Docker here: repo2docker itself writes its Dockerfile, whose steps from the copy of the repository on are
+done in a folder, in their order, with its variables. What the files of ``binder`` do by themselves stands in
+``test_binder.py``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import string
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from process_lab import JupyterProcess
+from process_server import ROOT
+
+pytestmark = [pytest.mark.process, pytest.mark.image]
+
+CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
+PYTHON = (ROOT / "binder" / "runtime.txt").read_text().strip().removeprefix("python-")
+LAB = re.compile(r"(http://127\.0\.0\.1:\d+/user/me/)lab\?token=(\w+)")
+KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
+
+
+class Image:
+    """A clean environment and a copy of the repository, built by the steps of repo2docker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repository = folder / "home"
+        self._copy_repository()
+        outside = ("PYTHON", "VIRTUAL_ENV", "MIRROR_", "API_", "JUPYTER", "COVERAGE")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
+        # Nothing here looks at the bytecode of what is never imported.
+        self.environment = inherited | {"PATH": "/usr/bin:/bin", "PIP_NO_COMPILE": "1"}
+        # What an image has elsewhere: the folder of a user, and that of all environments.
+        places = {"HOME": str(self.repository), "APP_BASE": str(folder / "srv"), "LC_ALL": "C.UTF-8"}
+        self.log = ""
+        is_copied = False
+        for instruction, rest in self._dockerfile():
+            if instruction in {"ARG", "ENV"}:
+                self._set(rest, places)
+            elif instruction == "COPY" and rest.split()[-2] == "src/":
+                self._lay_out_environment()
+                is_copied = True
+            elif instruction == "RUN" and is_copied:
+                self.log += self.build("/bin/sh", "-c", rest)
+
+    def build(self, *command: str) -> str:
+        """Run a command as a step of the build; gives what it prints."""
+        return self._output(command, self.environment)
+
+    def run(self, *command: str) -> str:
+        """Run a command as a session of the image does; gives what it prints."""
+        return self.build(*self.session(*command))
+
+    def session(self, *command: str) -> list[str]:
+        """What runs a command by way of the image's entry point, which runs ``start``."""
+        found = importlib.util.find_spec("repo2docker")
+        assert found is not None
+        assert found.origin is not None
+        return ["python", "-u", str(Path(found.origin).parent / "buildpacks" / "repo2docker-entrypoint"), *command]
+
+    def _dockerfile(self) -> list[tuple[str, str]]:
+        """The instructions that repo2docker writes for the repository."""
+        options = ["--no-build", "--debug", "--user-name=jovyan", "--user-id=1000"]
+        command = [sys.executable, "-m", "repo2docker", *options, str(self.repository)]
+        shown = self._output(command, os.environ)
+        assert f"Building conda environment for python={PYTHON}\n" in shown
+        lines = shown.replace("\\\n", " ").splitlines()
+        written = [line.partition(" ") for line in lines if re.match(r"(?:ARG|ENV|RUN|COPY) ", line)]
+        return [(instruction, rest) for instruction, _, rest in written]
+
+    def _set(self, pairs: str, places: dict[str, str]) -> None:
+        for pair in shlex.split(pairs):
+            name, _, value = pair.partition("=")
+            self.environment[name] = places.get(name, string.Template(value).safe_substitute(self.environment))
+
+    def _lay_out_environment(self) -> None:
+        """The environment that an image begins with.
+
+        It has the packages already that the requirements name: uv lays them out in a few seconds, pip in a minute and a
+        half. What pip is told to do, it still has to do.
+        """
+        prefix = self.environment["NB_PYTHON_PREFIX"]
+        make = ["venv", "--quiet", "--seed", "--no-python-downloads", "--python", PYTHON_HERE or sys.executable, prefix]
+        packages = ["--constraint", str(CONSTRAINTS), "--requirement", "pyproject.toml", "--extra", "all"]
+        fill = ["pip", "install", "--quiet", "--python", f"{prefix}/bin/python", *packages]
+        for step in (make, fill):
+            self.build(str(Path(sys.executable).with_name("uv")), *step)
+
+    def _output(self, command: Sequence[str], environment: Mapping[str, str]) -> str:
+        run = subprocess.run(
+            command,
+            cwd=self.repository,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+        assert run.returncode == 0, f"{command}: {run.stdout[-6000:]}"
+        return run.stdout
+
+    def _copy_repository(self) -> None:
+        listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, names.split("\0")):
+            if (ROOT / name).is_file():
+                (self.repository / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.repository / name)
+
+
+def find_python() -> str | None:
+    """The Python that Binder runs, where this machine has one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{PYTHON}"), *map(str, pyenv.glob(f"versions/{PYTHON}.*/bin/python{PYTHON}"))]
+    return next((python for python in found if python and _runs(python)), None)
+
+
+def _runs(python: str) -> bool:
+    """Whether it is more than the name of one that pyenv has set aside."""
+    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
+
+
+PYTHON_HERE = find_python()
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    folder = tmp_path_factory.mktemp("image")
+    yield Image(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(PYTHON_HERE is None, reason=f"no Python {PYTHON} on this machine: the image has this Python")
+def test_the_image_has_the_python_of_binder(image: Image) -> None:
+    assert image.build("python", "--version").startswith(f"Python {PYTHON}.")
+
+
+def test_the_image_has_what_the_constraints_say(image: Image) -> None:
+    assert "Signing notebook: notebooks/01_first_steps.ipynb" in image.log
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", CONSTRAINTS.read_text(), re.MULTILINE))
+    frozen = dict(re.findall(r"^([\w.-]+)==(\S+)$", image.build("pip", "freeze", "--all"), re.MULTILINE))
+    installed = {name.lower().replace("_", "-").replace(".", "-"): version for name, version in frozen.items()}
+    for name in ("jupyterlab", "jupyter-server-proxy", "pandas", "flask", "ipywidgets", "uvicorn"):
+        assert installed[name] == pinned[name]
+
+
+def test_a_session_runs_the_first_notebook_on_the_mirror_of_start(image: Image) -> None:
+    notebook = "notebooks/01_first_steps.ipynb"
+    image.run("jupyter", "execute", "--inplace", notebook)
+    executed = (image.repository / notebook).read_text()
+    assert executed != (ROOT / notebook).read_text()
+    assert "METHOD_NOT_ALLOWED (400)" in executed
+    assert "No mirror is running" not in executed
+    assert not KEY.search(executed)
+
+
+@pytest.mark.browser
+def test_a_session_has_the_tile_that_opens_the_page(image: Image, browser: Browser, tmp_path: Path) -> None:
+    options = ["--no-browser", "--allow-root", "--ServerApp.base_url=/user/me/", "--ServerApp.port=0"]
+    jupyter = JupyterProcess(tmp_path, image.session("jupyter", "lab", *options), image.environment)
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    context.set_default_timeout(60_000)
+    try:
+        address, token = jupyter.find(LAB).groups()
+        page = context.new_page()
+        page.goto(f"{address}lab?reset&token={token}")
+        tile = page.locator(".jp-LauncherCard", has_text="Device state mirror")
+        expect(tile.locator("img")).to_be_visible(timeout=60_000)
+        page.screenshot(path=tmp_path / "launcher.png")
+        with page.expect_popup() as opened:
+            tile.click()
+        shown = opened.value
+        expect(shown.get_by_text("1 to 12 of 12")).to_be_visible(timeout=20_000)
+        expect(shown.get_by_text("Live:")).to_be_visible(timeout=20_000)
+        assert shown.url == f"{address}mirror/"
+        shown.screenshot(path=tmp_path / "page.png")
+    finally:
+        context.close()
+        jupyter.close()
+    assert not KEY.search(jupyter.output)

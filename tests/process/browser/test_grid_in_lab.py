@@ -1,0 +1,140 @@
+"""The table of the widgets in JupyterLab, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+from process_lab import Lab
+from process_notebook import Notebook
+
+pytestmark = [pytest.mark.process, pytest.mark.browser]
+
+NASTY = "<img src=x onerror=alert(1)>"
+CELLS = (
+    f"""
+import ipywidgets
+from datetime import UTC, datetime, timedelta
+from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.name_field import NameField
+columns = [
+    Column("name", "name"),
+    Column("level", "level (%)", ColumnKind.NUMBER, width=110),
+    Column("at", "changed at (UTC)", ColumnKind.TIME, width=200),
+]
+start = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
+def row(number, level=None):
+    return {{"key": f"k{{number}}", "name": f"device-{{number}}", "level": number if level is None else level,
+            "at": start + timedelta(seconds=number), "tones": {{"level": "bad" if number % 2 else "good"}}}}
+rows = [row(number) for number in range(1000)]
+for number, name in enumerate(['"quoted', "=1+1", "-1+cmd|'/C calc'!A0", "-1.5 Cel", "plain"]):
+    rows[number + 500]["name"] = name + " copied"
+rows[3] |= {{"name": {NASTY!r}, "level": None, "hints": {{"name": "a hint"}}}}
+grid = Grid(columns, label="Devices", selection=Selection.MANY, empty_text="no devices yet")
+grid.show(rows)
+told = ipywidgets.Label()
+def tell(_):
+    told.value = f"told {{sorted(grid.selected)}} {{grid.active}}"
+grid.observe(tell, ["selected", "active"])
+field = NameField(names=[f"lamp-{{n:04}}" for n in range(5000)] + ["Lamp, odd", {NASTY!r}], description="Names")
+field.observe(lambda change: setattr(told, "value", f"named {{change['new']}}"), "value")
+box = ipywidgets.VBox([grid, told, field])
+box.add_class("mirror-widget")
+""",
+    "box",
+    """
+is_asked = "is_asked" in globals()
+if is_asked:
+    grid.show([row(1, 5000), *(row(number) for number in range(1000) if number not in (1, 198)), row(1000)])
+""",
+)
+
+
+@pytest.fixture
+def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
+    opened = Notebook(lab, browser, CELLS)
+    yield opened
+    opened.close()
+
+
+def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
+    page = notebook.page
+    box = page.locator(".mirror-widget", has=page.get_by_role("grid", name="Devices")).last
+    grid, count, told = box.get_by_role("grid"), box.locator(".mirror-grid-count"), box.locator("div.widget-label")
+    expect(grid).to_be_visible(timeout=60_000)
+    notebook.wait_for_the_cells()
+    expect(grid.get_by_text(NASTY)).to_be_visible()
+    expect(count).to_have_text("1,000 rows")
+
+    search = box.get_by_role("searchbox", name="Search in Devices")
+    search.fill("device-99")
+    expect(count).to_have_text("11 of 1,000 rows")
+    # Letters and arrows are for the widget, whatever JupyterLab would do with them.
+    search.press("d")
+    search.press("d")
+    expect(count).to_contain_text("no row fits")
+    search.fill("device-1")
+    heading = grid.get_by_role("columnheader", name="level (%)")
+    heading.click()
+    heading.click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+
+    def first() -> Locator:
+        return grid.locator('[row-index="0"] [col-id="name"]')
+
+    expect(first()).to_have_text("device-199")
+    first().click()
+    expect(told).to_have_text("told ['k199'] {'key': 'k199', 'column': 'name'}")
+    # On a cell a letter would be a command that makes a cell of the notebook.
+    notebook.keys("b", "ArrowDown", "ArrowRight", "Space")
+    expect(told).to_have_text("told ['k198', 'k199'] {'key': 'k198', 'column': 'level'}")
+    page.context.grant_permissions(["clipboard-read"])
+    notebook.keys("Control+c")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.splitlines() == [
+        "name\tlevel (%)\tchanged at (UTC)",
+        "device-199\t199\t2026-01-02 03:07:24.678",
+        "device-198\t198\t2026-01-02 03:07:23.678",
+    ]
+    notebook.keys("ArrowUp")
+    box.get_by_role("button", name="Copy").click()
+    expect(count).to_have_text("2 rows copied")
+    assert page.evaluate("navigator.clipboard.readText()") == copied
+
+    search.fill("copied")
+    expect(count).to_contain_text("5 of 1,000 rows")
+    box.get_by_role("button", name="Copy").click()
+    expect(count).to_have_text("5 rows copied")
+    cells = csv.reader(io.StringIO(page.evaluate("navigator.clipboard.readText()")), "excel-tab")
+    names = ["'-1+cmd|'/C calc'!A0", "'=1+1", '"quoted', "-1.5 Cel", "plain"]
+    assert sorted(row[0] for row in cells) == sorted(["name", *(f"{name} copied" for name in names)])
+    search.fill("device-1")
+
+    notebook.run(2)
+    expect(first()).to_have_text("device-1")
+    expect(count).to_have_text("111 of 1,000 rows · 1 selected")
+    expect(told).to_contain_text("told ['k199']")
+
+    names = box.get_by_label("Names")
+    offered = box.locator("datalist option")
+    names.press_sequentially("LAM")
+    expect(offered).to_have_count(20)
+    names.press("Tab")
+    expect(names).to_have_value("lamp-")
+    names.press_sequentially("0042,49")
+    expect(offered.first).to_have_attribute("value", "lamp-0042, lamp-0049")
+    names.fill("lamp-0042, lamp-000")
+    names.press_sequentially("7")
+    names.press("Enter")
+    expect(told).to_have_text("named lamp-0042, lamp-0007")
+    names.fill("<im")
+    names.press("Tab")
+    expect(names).to_have_value(NASTY)
+    names.press("Tab")
+    expect(names).not_to_be_focused()
+    expect(told).to_have_text(f"named {NASTY}")
+    assert page.locator(".jp-CodeCell").count() == len(CELLS)
+    assert notebook.wrong == []

@@ -1,0 +1,62 @@
+"""What widgets showed is still there when the notebook is opened again, whoever shows it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from process_lab import Lab
+from process_notebook import Notebook
+from process_server import child_environment, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.browser]
+
+# Other tests add some to the lab.
+SOME_DEVICES = re.compile(r"[1-9]\d* devices")
+CELLS = (
+    "from mirror_sdk import MirrorClient\nfrom mirror_sdk.widgets import FleetMap\nclient = MirrorClient.from_env()",
+    "FleetMap(client)",
+)
+
+
+@pytest.fixture
+def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
+    opened = Notebook(lab, browser, CELLS)
+    yield opened
+    opened.close()
+
+
+def test_a_saved_notebook_shows_what_its_widget_showed(lab: Lab, notebook: Notebook, tmp_path: Path) -> None:
+    page = notebook.page
+    expect(notebook.widget()).to_be_visible(timeout=60_000)
+    notebook.wait_for_the_cells()
+    copy = page.locator(".mirror-copy").first
+    expect(copy).to_be_hidden()
+    notebook.cell(0).click()
+    notebook.keys("Control+s")
+    file = lab.folder / "mirror-notebooks" / f"{notebook.name}.ipynb"
+    wait_until(lambda: "mirror-copy" in file.read_text(), "the notebook to be saved")
+
+    notebook.end_kernel()
+    page.close()
+    page = page.context.new_page()
+    copy = page.locator(".mirror-copy").first
+    page.goto(notebook.url)
+    expect(copy).to_be_visible(timeout=60_000)
+    expect(copy).to_contain_text("FleetMap, as of 2")
+    expect(copy).to_contain_text(SOME_DEVICES)
+    expect(page.get_by_text("model not found")).to_have_count(1, timeout=60_000)
+    expect(page.get_by_text("model not found")).to_be_hidden()
+
+    command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "--output-dir", tmp_path, file]
+    subprocess.run(command, env=child_environment(), check=True, capture_output=True, timeout=60)
+    page.goto((tmp_path / f"{notebook.name}.html").as_uri())
+    expect(copy).to_be_visible()
+    expect(copy).to_contain_text(SOME_DEVICES)
+    page.close()
+    assert notebook.wrong == []

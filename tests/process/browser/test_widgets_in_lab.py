@@ -1,0 +1,371 @@
+"""The widgets in JupyterLab, in a real browser: used with mouse and keyboard, while real events come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contrast import too_little_contrast
+from playwright.sync_api import Browser, Locator, expect
+from process_lab import Lab
+from process_notebook import Notebook
+from process_server import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.browser]
+
+TEMPERATURE, SWITCH, LEVEL = "/3303/0/5700", "/3311/0/5850", "/3311/0/5851"
+NASTY = "<img src=x onerror=alert(1)>"
+SELECTED = "print(sorted(explorer.selected['path']), *set(explorer.selected['endpoint_name']))"
+SET_UP = f"""
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+client = MirrorClient.from_env()
+bench = Bench(client)
+def add(name):
+    return bench.add_device(name, [
+        {{"path": "{TEMPERATURE}", "value": "21.5", "observable": True}},
+        {{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}},
+        {{"path": "/10250/0/1", "value": {NASTY!r}}},
+    ])
+"""
+
+
+@pytest.fixture
+def open_notebook(lab: Lab, browser: Browser) -> Iterator[Any]:
+    opened: list[Notebook] = []
+
+    def make(*cells: str) -> Notebook:
+        opened.append(Notebook(lab, browser, (SET_UP, *cells)))
+        expect(opened[-1].widget()).to_be_visible(timeout=60_000)
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def grid(widget: Locator, name: str) -> Locator:
+    return widget.get_by_role("grid", name=name, exact=True)
+
+
+def cell(of: Locator, key: str, column: str) -> Locator:
+    return of.locator(f'[row-id="{key}"] [col-id="{column}"]')
+
+
+def named(of: Locator, name: str) -> Locator:
+    """The cell of the column of names with exactly this name."""
+    return of.locator('[col-id="name"]').get_by_text(name, exact=True)
+
+
+def is_light(of: Locator) -> bool:
+    """Whether its text is."""
+    colour = of.evaluate("element => getComputedStyle(element).color")
+    return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 3 > 128
+
+
+def late(notebook: Notebook) -> float:
+    """By how many milliseconds the page was late at most since this was asked last."""
+    script = """() => { const late = window.late ?? 0; window.late = 0;
+        if (window.clock) return late;
+        let last = performance.now();
+        window.clock = setInterval(() => { const now = performance.now();
+            window.late = Math.max(window.late, now - last - 50); last = now; }, 50);
+        return late; }"""
+    return float(notebook.page.evaluate(script))
+
+
+def test_the_explorer_with_mouse_and_keyboard(open_notebook: Any, tmp_path: Path) -> None:
+    notebook = open_notebook("ids = [add('explored'), add('other')]\nexplorer = Explorer(client); explorer", SELECTED)
+    notebook.wait_for_the_cells()
+    widget, page = notebook.widget(), notebook.page
+    devices, resources = grid(widget, "Devices"), grid(widget, "Resources")
+    # Side by side from a page of 1,000 px on, below each other under that.
+    for width, is_beside in ((1000, True), (800, False), (1400, True)):
+        page.set_viewport_size({"width": width, "height": 1100})
+        wait_until(
+            lambda is_beside=is_beside: is_beside is (_left(resources) > _left(devices)), f"the grids at {width} px", 20
+        )
+    named(devices, "explored").click()
+    expect(widget.get_by_role("heading")).to_have_text("explored")
+    cell(resources, TEMPERATURE, "path").click()
+    cell(resources, "/10250/0/1", "path").click()
+    expect(widget).to_contain_text("2 resources selected")
+    widget.get_by_role("button", name="Read", exact=True).click()
+    expect(cell(resources, TEMPERATURE, "value")).to_have_text("21.5")
+    expect(cell(resources, "/10250/0/1", "value")).to_have_text(NASTY)
+    notebook.run(2)
+    expect(notebook.cell(2)).to_contain_text("['/10250/0/1', '/3303/0/5700'] explored")
+
+    # What was refused is said with its resource, and in its row.
+    widget.get_by_role("button", name="Subscribe", exact=True).click()
+    expect(widget.get_by_role("alert")).to_contain_text(
+        re.compile("Subscribing /10250/0/1 of explored: .*NOT_OBSERVABLE")
+    )
+    expect(cell(resources, "/10250/0/1", "activity")).to_contain_text("Subscribing")
+    expect(cell(resources, TEMPERATURE, "activity")).to_have_text("—")
+    widget.get_by_role("button", name="Dismiss").click()
+    expect(widget.get_by_role("alert")).to_have_count(0)
+
+    # From the row to writing it.
+    cell(resources, TEMPERATURE, "path").click()
+    cell(resources, "/10250/0/1", "path").click()
+    cell(resources, LEVEL, "path").click()
+    widget.get_by_role("button", name="Write …").click()
+    panel = widget.locator(".mirror-widget")
+    expect(panel.get_by_label("Resource", exact=True)).to_have_value(re.compile(LEVEL))
+    panel.get_by_label("Value").fill("55")
+    panel.get_by_role("button", name="Preview").click()
+    panel.get_by_role("button", name="Apply (1)").click()
+    expect(panel).to_contain_text("1 with success")
+    expect(cell(resources, LEVEL, "desired")).to_have_text("55 %")
+    widget.screenshot(path=tmp_path / "explorer.png")
+    assert notebook.wrong == []
+
+
+def _left(of: Locator) -> float:
+    box = of.bounding_box()
+    return box["x"] if box else 0.0
+
+
+def test_the_explorer_with_the_keyboard_alone_and_in_both_themes(open_notebook: Any) -> None:
+    notebook = open_notebook("ids = [add('key-a'), add('key-b')]\nExplorer(client)")
+    notebook.wait_for_the_cells()
+    widget = notebook.widget()
+    resources = grid(widget, "Resources")
+    widget.get_by_label("Search in Devices").focus()
+    notebook.page.keyboard.type("key-")
+    expect(widget).to_contain_text(re.compile(r"2 of [\d,]+ rows"))
+    notebook.tab_to("Device")
+    notebook.keys("ArrowDown", "ArrowDown", "Space")
+    expect(widget.get_by_role("heading")).to_have_text("key-b")
+    expect(cell(resources, TEMPERATURE, "path")).to_be_visible()
+    notebook.tab_to("Search in Resources")
+    notebook.tab_to("Resource")
+    notebook.keys("ArrowDown", "Space", "ArrowDown", "Space")
+    expect(widget).to_contain_text("2 resources selected")
+    widget.get_by_role("button", name="Read", exact=True).press("Enter")
+    expect(cell(resources, TEMPERATURE, "value")).to_have_text("21.5")
+    for theme, is_dark in (("JupyterLab Dark", True), ("JupyterLab Light", False)):
+        notebook.choose("Settings", "Theme", theme)
+        wait_until(lambda is_dark=is_dark: is_light(widget.get_by_role("heading")) is is_dark, theme, 20)
+        assert too_little_contrast(widget) == []
+    # JupyterLab took no key for its own.
+    assert notebook.page.locator(".jp-CodeCell").count() == 2
+    assert notebook.wrong == []
+
+
+def test_the_explorer_shows_what_changes_by_itself(open_notebook: Any) -> None:
+    notebook = open_notebook(
+        f"device = add('changing'); client.subscribe(device, '{TEMPERATURE}')\nExplorer(client, device)",
+        f"bench.set_value(device, '{TEMPERATURE}', 33.25)",
+    )
+    expect(cell(grid(notebook.widget(), "Resources"), TEMPERATURE, "value")).to_have_text("33.25")
+
+
+def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_notebook: Any, lab: Lab) -> None:
+    notebook = open_notebook(
+        f"device = add('watched'); client.subscribe(device, '{TEMPERATURE}')\n"
+        f"bench.set_value(device, '{TEMPERATURE}', 39)\n"
+        f"watcher = EventWatcher(client, devices=['watched'])\nwatcher",
+        f"bench.set_value(device, '{TEMPERATURE}', 40.5)",
+        "import time\n"
+        f"for number in range(50, 62):\n    bench.set_value(device, '{TEMPERATURE}', number); time.sleep(1)\n"
+        "print('the cell is done')",
+        f"bench.set_value(device, '{TEMPERATURE}', 77)",
+    )
+    widget = notebook.widget()
+    table = widget.get_by_role("treegrid").or_(widget.get_by_role("grid")).last
+    # What was before the widget is there too, and the cell that takes twelve seconds is still running.
+    expect(table).to_contain_text("39.0")
+    expect(table).to_contain_text("52.0")
+    assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
+    expect(table).to_contain_text("77.0")
+    expect(widget.get_by_role("img", name=re.compile("watched .* to 77"))).to_be_attached()
+    assert all(time in table.inner_text() for time in ("changed at (UTC)", "received (UTC)"))
+
+    page, plot = notebook.page, widget.locator(".mirror-time-plot")
+    expect(plot).to_be_visible(timeout=60_000)
+    plot.scroll_into_view_if_needed()
+    points = plot.locator(".scatterlayer .point")
+    expect(points.last).to_be_visible()
+    points.last.hover(force=True)
+    expect(plot.locator(".hovertext")).to_contain_text(re.compile(r"watched Temperature .*77.*\d\d:\d\d.* UTC"))
+    # What devices say is not offered to be uploaded.
+    assert plot.locator(".modebar-btn").count() > 3
+    assert plot.locator(".modebar-btn[data-title*=hare]").count() == 0
+    # A zoom with the mouse stays, also when something comes.
+    area = plot.locator(".nsewdrag").first.bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] / 4, area["y"] + area["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] / 2, steps=5)
+    page.mouse.up()
+    expect(widget.get_by_role("button", name="Follow", exact=True)).to_be_visible()
+    zoomed = plot.locator(".xaxislayer-above").text_content()
+    notebook.run(2)
+    expect(widget).to_contain_text("40.5")
+    assert plot.locator(".xaxislayer-above").text_content() == zoomed
+    widget.get_by_role("button", name="Zoom out").press("Enter")
+    widget.get_by_role("button", name="All", exact=True).press("Space")
+    expect(widget.get_by_role("button", name="✓ Follow")).to_be_visible()
+    assert plot.locator(".xaxislayer-above").text_content() != zoomed
+    assert too_little_contrast(widget) == []
+
+    widget.get_by_role("button", name="Pause").click()
+    expect(widget.get_by_role("button", name="Resume")).to_be_visible()
+    notebook.run(4)
+    expect(widget).to_contain_text("paused: 1 new")
+    widget.get_by_role("button", name="Resume").press("Space")
+    expect(widget).not_to_contain_text("paused")
+
+    widget.get_by_label("File").fill("seen.parquet")
+    notebook.keys("Tab", "Enter")
+    expect(widget).to_contain_text("events in")
+    assert (lab.folder / "mirror-notebooks" / "seen.parquet").stat().st_size > 1000
+    notebook.keys("Enter")
+    expect(widget).to_contain_text("seen.parquet is there already.")
+    widget.get_by_role("button", name="Save beside it").press("Enter")
+    expect(widget).to_contain_text("seen-2.parquet")
+    widget.get_by_role("button", name="Clear").click()
+    expect(widget).to_contain_text("No event yet")
+    assert notebook.wrong == []
+
+
+def test_a_thousand_events_a_second_leave_kernel_and_page_responsive(open_notebook: Any) -> None:
+    flood = """
+import threading, time
+from datetime import UTC, datetime
+from mirror_sdk import Event, EventKind
+from mirror_sdk.values import decode
+from mirror_sdk.widgets.feed import feed_of
+def flood():
+    began = time.monotonic()
+    for number in range(20_000):
+        value = decode(str(number % 97).encode(), "text/plain", "/3303/0/5700")
+        feed_of(client)._spread(Event(kind=EventKind.OBSERVATION, received_at=datetime.now(UTC), seq=number,
+                                      device_id=f"d{number % 4}", path="/3303/0/5700", value=value))
+        time.sleep(max(0, began + number / 1000 - time.monotonic()))
+threading.Thread(target=flood, daemon=True).start()
+"""
+    notebook = open_notebook("EventWatcher(client)", flood, "print('answer', 6 * 7)")
+    widget = notebook.widget()
+    expect(widget).to_contain_text(re.compile(r"[89]\d\d\.\d events/s|1,0\d\d\.\d events/s"))
+    notebook.page.evaluate(
+        "() => { window.late = 0; let last = performance.now();"
+        " setInterval(() => { const now = performance.now(); window.late = Math.max(window.late, now - last - 50);"
+        " last = now; }, 50); }"
+    )
+    notebook.cell(3).get_by_role("button", name="Clear").count()
+    notebook.run(3)
+    expect(notebook.cell(3)).to_contain_text("answer 42", timeout=3000)
+    expect(widget).to_contain_text(re.compile(r"([6-9]|1\d),\d\d\d events"))
+    assert notebook.page.evaluate("window.late") < 500
+    assert 4 <= widget.locator(".ag-row").count() < 60
+    widget.get_by_role("button", name="Pause").click()
+    expect(widget.get_by_role("button", name="Resume")).to_be_visible(timeout=3000)
+
+
+def test_the_map_leads_to_the_explorer_and_to_what_is_to_be_said_of_a_value(open_notebook: Any) -> None:
+    notebook = open_notebook(
+        f"device = add('drifting'); client.write_value(device, '{LEVEL}', 50)\n"
+        f"bench.set_value(device, '{LEVEL}', 20); client.read_value(device, '{LEVEL}'); add({NASTY!r})\n"
+        f"taken = add('taken'); client.read_value(taken, '{LEVEL}'); client.write_value(taken, '{LEVEL}', 50)\n"
+        "fleet = FleetMap(client); fleet",
+        "print(sorted(fleet.selected['endpoint_name']), len(client.plan("
+        f"fleet.selected.assign(path='{LEVEL}', value=7))))",
+    )
+    notebook.wait_for_the_cells()
+    widget = notebook.widget()
+    fleet = grid(widget, "Fleet")
+    expect(widget).to_contain_text(re.compile(r"as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"))
+    drifting = fleet.get_by_role("row").filter(has_text="drifting")
+    expect(drifting.locator('[col-id="condition"]')).to_have_text("≠ differs")
+    expect(drifting.locator('[col-id="drifting"]')).to_have_text("1")
+    widget.get_by_label("Search in Fleet").fill("drifting")
+    named(fleet, "drifting").click()
+    widget.get_by_role("button", name="Open").click()
+    explorer = widget.locator(".mirror-widget")
+    resources = grid(explorer, "Resources")
+    expect(cell(resources, LEVEL, "drift")).to_have_text("≠ differs")
+    expect(grid(explorer, "Devices")).to_be_hidden()
+
+    named(fleet, "drifting").click()
+    widget.get_by_label("Search in Fleet").fill("onerror")
+    named(fleet, NASTY).click()
+    expect(explorer.get_by_role("heading")).to_have_text(NASTY)
+    widget.get_by_label("Search in Fleet").fill("taken")
+    named(fleet, "taken").click()
+    notebook.run(2)
+    expect(notebook.cell(2)).to_contain_text(f"['{NASTY}', 'taken'] 2")
+
+    # A report that is older than the write is told in words, and is no drift.
+    widget.get_by_label("Search in Fleet").fill("onerror")
+    named(fleet, NASTY).click()
+    expect(explorer.get_by_role("heading")).to_have_text("taken")
+    drift = cell(resources, LEVEL, "drift")
+    expect(drift).to_have_text("? unconfirmed")
+    drift.hover()
+    expect(notebook.page.locator(".ag-tooltip")).to_contain_text("The device took 50; the last report, ")
+    cell(resources, LEVEL, "path").click()
+    expect(explorer).to_contain_text("1 resource selected")
+    explorer.get_by_role("button", name="Read", exact=True).click()
+    expect(drift).to_have_text("—")
+    assert notebook.wrong == []
+
+
+def test_a_fleet_of_five_thousand_leaves_kernel_and_page_responsive(open_notebook: Any) -> None:
+    notebook = open_notebook(
+        """
+import itertools, threading, time
+from datetime import UTC, datetime
+class Larger(MirrorClient):
+    # To make so many devices takes a minute: those there are are listed many times. A tenth of them is always new.
+    turns = itertools.count()
+    def list_devices(self, **options):
+        now, turn, own = datetime.now(UTC), next(self.turns), super().list_devices(**options)
+        return [one.model_copy(update={"id": f"{n:032x}", "endpoint_name": f"large-{n:04}"}
+                               | ({"last_contact_at": now} if n % 10 == turn % 10 else {}))
+                for n, one in zip(range(5000), itertools.cycle(own))]
+fleet = FleetMap(Larger.from_env()); fleet
+""",
+        """
+def read_again():
+    for _ in range(10):
+        with fleet._live.lock:
+            fleet.model.load()
+        time.sleep(1)
+threading.Thread(target=read_again, daemon=True).start()
+""",
+        "print('answer', 6 * 7)",
+    )
+    widget = notebook.widget()
+    count = widget.locator(".mirror-grid-count")
+    expect(count).to_have_text("5,000 rows")
+    notebook.wait_for_the_cells()
+    late(notebook)
+    notebook.run(2)
+    notebook.run(3)
+    expect(notebook.cell(3)).to_contain_text("answer 42", timeout=3000)
+    widget.get_by_label("Search in Fleet").fill("large-42")
+    expect(count).to_have_text("100 of 5,000 rows", timeout=3000)
+    widget.get_by_label("Search in Fleet").fill("")
+    heading = grid(widget, "Fleet").get_by_role("columnheader", name="Last contact (UTC)")
+    heading.click()
+    expect(heading).to_have_attribute("aria-sort", "ascending", timeout=3000)
+    assert late(notebook) < 500
+
+
+def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: Any) -> None:
+    notebook = open_notebook(
+        "client = MirrorClient.from_env(); made = [*globals().get('made', []), Explorer(client)]\nmade[-1]",
+        "import threading; print([one.is_running for one in made], client.status().watches)",
+    )
+    expect(notebook.cell(2)).to_contain_text("[True]")
+    notebook.run(1)
+    expect(notebook.widget().get_by_label("Search in Devices")).to_be_visible()
+    notebook.run(2)
+    expect(notebook.cell(2)).to_contain_text("[False, True] 1")
+    assert notebook.cell(1).locator(".mirror-widget").count() == 1

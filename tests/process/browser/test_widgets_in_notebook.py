@@ -1,0 +1,74 @@
+"""The widgets in Notebook 7, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from contrast import too_little_contrast
+from playwright.sync_api import Browser, Locator, expect
+from process_lab import Lab
+from process_notebook import Notebook
+
+pytestmark = [pytest.mark.process, pytest.mark.browser]
+
+LEVEL = "/3311/0/5851"
+SET_UP = f"""
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+client = MirrorClient.from_env()
+bench = Bench(client)
+lamp = bench.add_device("lamp", [{{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}}])
+client.subscribe(lamp, "{LEVEL}")
+"""
+WIDGETS = [
+    "Explorer(client, lamp)",
+    "EventWatcher(client, devices=[lamp])",
+    "WritePanel(client, [lamp], canary=0)",
+    "FleetMap(client)",
+]
+
+
+def cell(grid: Locator, name: str, column: str) -> Locator:
+    """The cell of a column in the row that has this name."""
+    return grid.get_by_role("row").filter(has_text=name).locator(f'[col-id="{column}"]').first
+
+
+def test_each_widget_is_shown_works_and_can_be_read_in_both_themes(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    notebook = Notebook(lab, browser, (SET_UP, *WIDGETS), in_lab=False)
+    try:
+        explorer, watcher, panel, fleet = shown = [notebook.widget(number) for number in (1, 2, 3, 4)]
+        notebook.wait_for_the_cells()
+        # Other tests have added devices, and rows that are out of sight are not in the page.
+        fleet.get_by_label("Search in Fleet").fill("lamp")
+        expect(cell(fleet.get_by_role("grid", name="Fleet"), "lamp", "name")).to_be_visible(timeout=60_000)
+        explorer.get_by_label("Search in Devices").focus()
+        notebook.page.keyboard.type("lam")
+        expect(explorer).to_contain_text(re.compile(r"1 of \d+ rows"))
+        level = cell(explorer.get_by_role("grid", name="Resources"), LEVEL, "value")
+        level.click()
+        explorer.get_by_role("button", name="Read", exact=True).press("Enter")
+        expect(level).to_have_text("10 %")
+
+        panel.get_by_label("Resource").fill(LEVEL)
+        panel.get_by_label("Resource").press("Enter")
+        expect(panel.get_by_label("Value")).to_have_value("10")
+        panel.get_by_label("Value").fill("55")
+        panel.get_by_role("button", name="Preview").click()
+        panel.get_by_role("button", name="Apply (1)").click()
+        expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 with success.")
+        expect(level).to_have_text("55 %")
+        expect(watcher.get_by_role("grid", name="Events")).to_contain_text("55")
+        expect(watcher.get_by_role("img", name=re.compile("lamp .* to 55 %"))).to_be_attached()
+
+        cell(fleet.get_by_role("grid", name="Fleet"), "lamp", "name").click()
+        fleet.get_by_role("button", name="Open", exact=False).press("Enter")
+        expect(fleet.locator(".mirror-widget").get_by_role("heading")).to_have_text("lamp")
+        for theme, is_light in [("JupyterLab Dark", "false"), ("JupyterLab Light", "true")]:
+            notebook.choose("Settings", "Theme", theme)
+            expect(notebook.page.locator("body")).to_have_attribute("data-jp-theme-light", is_light)
+            assert [text for one in shown for text in too_little_contrast(one)] == []
+            notebook.page.screenshot(path=tmp_path / f"{theme}.png")
+    finally:
+        notebook.close()

@@ -1,0 +1,140 @@
+"""Every notebook again and in any order on one mirror: no error, no warning, and its prose is true each time."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from process_server import ROOT, child_environment
+
+from mirror_sdk.lab.demo import DemoServer
+
+pytestmark = [pytest.mark.process, pytest.mark.notebook]
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IN_ORDER = [notebook.stem for notebook in NOTEBOOKS]
+SEED = 20260105
+BACKEND = "module://matplotlib_inline.backend_inline"
+ORDERS = {
+    "each twice": [name for name in IN_ORDER for _ in range(2)],
+    "backwards": IN_ORDER[::-1],
+    f"shuffled with {SEED}": random.Random(SEED).sample(IN_ORDER, len(IN_ORDER)),
+}
+TOLD = {
+    "00_tour": {
+        "cell-02": r"it is now 08:",
+        "cell-07": r"desired=<DesiredValue 40 SUCCESS",
+        "cell-09": r"1 to write, 1 refused; nothing was sent.*from 0 to 100, not 140",
+        "cell-13": r"it is now 20:",
+    },
+    "01_first_steps": {
+        "cell-18": r"done: False.*75 PENDING",
+        "cell-20": r"75 SUCCESS",
+        "cell-22": r"METHOD_NOT_ALLOWED.*desired=<DesiredValue 30.0 FAILURE",
+        "cell-25": r"(\S+ /3303/0/5700 -?[0-9.]+\n){4}",
+        "cell-27": r"(thermometer-0[12].*){2}(thermostat-0[12].*){2}(weather-station-0[12].*){2}",
+        "cell-32": r"weather-station-01  /3303/0/5700",
+        "cell-34": r": \[\]",
+    },
+    "02_a_fleet_as_a_frame": {
+        "cell-06": r" 13 devices",
+        "cell-15": r"endpoint_name +\n?imported-01 +68.5  Far",
+        "cell-25": r"age_minutes\s+endpoint_name\s+thermometer-02 [^\n]+\nimported-01 [^\n]+\s+$",
+        "cell-27": r"68.5",
+        "cell-32": r"light-01  /3311/0/5851 +40.0 +90.0  reverted.*light-02  /3311/0/5851 +40.0 +91.0   pending",
+        "cell-35": r"the same table: True",
+    },
+    "03_writing_safely": {
+        "cell-06": r"9 to write, 4 refused; 2 devices sleep",
+        "cell-12": r"sent: 1 failure; stopped.*queued +9",
+        "cell-14": r"sent: 1 failure, 1 success; stopped",
+        "cell-16": r"thermostat-02 +91.0  failure  BAD_VALUE",
+        "cell-18": r"9 to write, 1 to skip; sent: 2 pending, 7 success",
+        "cell-20": r"sent: 9 success",
+        "cell-25": r"9 to write; sent: 9 success.*1 to write; sent: 1 success",
+        "cell-27": r"10 of 10 devices have their old set point",
+    },
+    "04_watching_events": {
+        "cell-04": r"smart-plug-01 (9\d|1\d\d)\.\d W at",
+        "cell-08": r"complete: True",
+        "cell-12": r"door-contact-01 .*door-contact-02 ",
+        "cell-20": r"complete: False\nmissing \d+ to \d+: the log had dropped them\n$",
+        "cell-22": r"complete: False.* gap ",
+    },
+    "05_inside_an_app": {
+        "cell-04": r"^(smart-plug-0[12] [0-9.]+ W now\n){2}(smart-plug-0[12] [0-9.]+ W at [^\n]+\n){4,6}$",
+        "cell-06": r"403\nrefused: 1 ",
+        "cell-09": r"a stranger: 403\nthe mirror: 204",
+        "cell-14": r"answered at once: False\nanswered after 20 minutes: \d",
+        "cell-17": r"door (open|closed), light follows",
+        "cell-19": r"door open: (\w+) \| light wanted: \1 SUCCESS",
+        "cell-21": r"(the rule lives; light on: SUCCESS\n.*){3}the light refuses: the rule died of WriteRejected",
+        "cell-23": r"(the rule lives; light on: SUCCESS\n.*){3}the light refuses: the rule lives; light on: FAILURE",
+    },
+    "06_an_investigation": {
+        "cell-06": r"14 of 24 rooms do not follow",
+        "cell-11": r"(room-\d+ [^\n]+\n){13}room-\d+ ",
+        "cell-15": r"1.3.9 +4 +0 +0 +0\n1.4.2 +0 +10 +5 +1",
+        "cell-17": r"REJECTED",
+        "cell-19": r"(room-\d+ +22\.0 [-0-9]+ 07:00:0\d[^\n]+\s+(\d  )?){5}$",
+        "cell-21": r"0 +4 +10 +0 +1\n1 +0 +0 +5 +0",
+        "cell-25": r"1.3.9 refuses +4 .*not connected +4 .*its own program +5 .*decimal comma +1 ",
+        "cell-28": r"18 to write; sent: 18 success",
+        "cell-30": r"1 of 24 rooms do not follow.*room-301  type_mismatch",
+        "cell-32": r"recording complete: True",
+    },
+    "07_more_than_memory": {
+        "cell-04": r"120 devices",
+        "cell-06": r"6 partitions",
+        "cell-10": r"Freezer +40 .*Fridge +40 .*ColdRoom +40 +\S+ +\S+ +[1-9]",
+        "cell-12": r"coldroom-007.*coldroom-023.*freezer-007.*freezer-023.*fridge-007.*fridge-023 [^\n]+\s+$",
+        "cell-14": r"fridge-015 +failed +3.0 .*fridge-030  reverted +3.0 ",
+        "cell-16": r"240 rows of 120 devices",
+        "cell-18": r"same columns and types: True",
+    },
+}
+"""What the prose beside a cell says of its output, also where the numbers are those of another day."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DemoServer]:
+    """One mirror for all, as that of ``mirror lab``."""
+    running = DemoServer()
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_notebook_minds_what_ran_before(server: DemoServer, order: str, tmp_path: Path) -> None:
+    ran = [json.loads(line) for line in run(server, ORDERS[order], tmp_path).splitlines()]
+    assert [one["notebook"] for one in ran] == [f"{name}.ipynb" for name in ORDERS[order]]
+    for turn, (name, one) in enumerate(zip(ORDERS[order], ran, strict=True)):
+        for cell in one["cells"]:
+            place = f"{name}, run {turn} of {order}, {cell['id']}"
+            assert cell["error"] == "''", place
+            assert cell["stderr"] == "", place
+        outputs = {cell["id"]: cell["out"] for cell in one["cells"]}
+        for cell_id, told in TOLD[name].items():
+            assert re.search(told, outputs[cell_id], re.DOTALL), f"{name}, run {turn} of {order}: {outputs[cell_id]}"
+
+
+def run(server: DemoServer, names: list[str], folder: Path) -> str:
+    """What the program that runs notebooks tells of these."""
+    program = Path(__file__).with_name("notebook_runs.py")
+    ended = subprocess.run(
+        [sys.executable, str(program), *(str(ROOT / "notebooks" / f"{name}.ipynb") for name in names)],
+        env=child_environment(**server.environment, IPYTHONDIR=str(folder), MPLBACKEND=BACKEND),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout

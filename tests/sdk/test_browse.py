@@ -1,0 +1,47 @@
+"""``client.browse()``: the page of the service, at a device, without a key in any address."""
+
+from typing import Any
+
+import pytest
+
+from mirror_sdk import Bench
+from mirror_sdk.errors import UnknownDevice
+
+URL = "http://mirror.localhost"
+LIGHT = "light-01"
+
+
+@pytest.fixture(autouse=True)
+def _no_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_HOST", "API_PAGE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_page_is_opened_at_a_device_by_its_id(bench: Bench, client: Any, opened: list[str]) -> None:
+    device = bench.add_device(LIGHT, [])
+    assert client.browse(LIGHT) == f"{URL}/#device={device}"
+    assert client.browse(device) == f"{URL}/#device={device}"
+    assert client.browse() == f"{URL}/"
+    assert opened == [f"{URL}/#device={device}"] * 2 + [f"{URL}/"]
+
+
+def test_a_name_that_leads_to_no_device_opens_nothing(bench: Bench, client: Any, opened: list[str]) -> None:
+    bench.add_device(LIGHT, [])
+    with pytest.raises(UnknownDevice, match="light-01"):
+        client.browse("light-1")
+    with pytest.raises(TypeError, match="device_id"):
+        client.browse(1)
+    assert opened == []
+
+
+def test_a_lab_has_the_page_of_its_own_mirror_alone(
+    client: Any, client_of: Any, bench: Bench, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = bench.add_device(LIGHT, [])
+    monkeypatch.setenv("API_PAGE", "http://localhost:8888/mirror-page")
+    assert client.browse() == f"{URL}/"
+    monkeypatch.setenv("API_HOST", f"{URL}/")
+    assert client.browse() == "http://localhost:8888/mirror-page"
+    assert client.browse(LIGHT) == f"http://localhost:8888/mirror-page?device={device}"
+    assert client_of("https://elsewhere.example.com").browse() == "https://elsewhere.example.com/"
+    assert len(opened) == 4

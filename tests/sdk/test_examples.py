@@ -1,0 +1,127 @@
+"""What notebooks begin with: a fleet that starts over, devices of their own, an hour of the day, plots for any page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.colors import to_rgb
+
+from mirror_sdk import Bench, MirrorClient, NotFound, examples
+
+VALVE = {
+    "endpoint_name": "valve-01",
+    "endpoint_type": "Valve",
+    "resources": [{"path": "/3308/0/5900", "value": "20.5", "observable": True, "writable": True}],
+}
+PAGES = ["#ffffff", "#111111"]
+"""White, and what JupyterLab's dark theme lies on."""
+
+
+def test_all_devices_are_in_contact_and_answer_again(plain: MirrorClient, bench: Bench, ids: list[str]) -> None:
+    bench.set_online(ids[0], False)
+    bench.set_answer(ids[1], "reject")
+    bench.set_latency_seconds(ids[1], 2)
+    examples.start_over(plain)
+    behaviours = {(device.online, device.answer, device.latency_seconds) for device in bench.list_devices()}
+    assert behaviours == {(True, "normal", 0)}
+
+
+def test_one_that_deregistered_stays_away(plain: MirrorClient, bench: Bench, ids: list[str]) -> None:
+    bench.deregister(ids[0])
+    examples.start_over(plain)
+    assert ids[0] in [device.id for device in plain.list_devices(state="deregistered")]
+
+
+def test_a_key_has_no_rules_and_subscriptions_any_more(plain: MirrorClient, bench: Bench) -> None:
+    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    (valve,) = examples.have_devices(bench, [VALVE]).values()
+    assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
+    examples.start_over(plain)
+    assert plain.get_presubscriptions() == []
+    assert plain.list_subscriptions(valve) == []
+
+
+def test_a_mirror_of_real_devices_is_left_as_it_is(plain: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    monkeypatch.setattr("mirror_sdk.wire.routes.BENCH_DEVICES", "/sim/v1/nothing")
+    with pytest.raises(NotFound):
+        examples.start_over(plain)
+    assert len(plain.get_presubscriptions()) == 1
+
+
+def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient, bench: Bench) -> None:
+    first = examples.have_devices(bench, [VALVE])
+    plain.write_value("valve-01", "/3308/0/5900", 19)
+    bench.deregister("valve-01")
+    assert examples.have_devices(bench, [VALVE]) == first
+    assert plain.get_directory_device("valve-01").state == "registered"
+    assert plain.read_value("valve-01", "/3308/0/5900") == 20.5
+
+
+@pytest.mark.parametrize(
+    ("hour", "options", "expected"),
+    [
+        (12, {}, datetime(2026, 1, 5, 12, tzinfo=UTC)),
+        (8, {}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+        (7, {}, datetime(2026, 1, 6, 7, tzinfo=UTC)),
+        (9, {"tz": "Europe/Berlin"}, datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
+        (7, {"tz": "Europe/Berlin"}, datetime(2026, 1, 6, 6, tzinfo=UTC)),
+        (8, {"weekdays": [5, 6]}, datetime(2026, 1, 10, 8, tzinfo=UTC)),
+    ],
+)
+def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(
+    bench: Bench, hour: int, options: dict[str, object], expected: datetime
+) -> None:
+    begun = bench.advance(timedelta(minutes=20))
+    assert begun == datetime(2026, 1, 5, 8, 20, tzinfo=UTC)
+    assert examples.advance_to(bench, hour, **options) == expected
+    assert bench.get_clock() == expected
+
+
+@pytest.fixture
+def styled() -> Iterator[None]:
+    with mpl.rc_context():
+        examples.style_plots()
+        yield
+        plt.close("all")
+
+
+@pytest.mark.usefixtures("styled")
+@pytest.mark.parametrize("page", PAGES)
+def test_plots_can_be_read_on_light_and_dark_pages(page: str) -> None:
+    texts = ["text.color", "axes.labelcolor", "xtick.color", "ytick.color"]
+    assert {contrast(mpl.rcParams[name], page) > 4.3 for name in texts} == {True}
+    lines = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    assert len(set(lines)) == 10
+    assert {contrast(line, page) > 3 for line in lines} == {True}
+
+
+def test_no_colour_can_be_read_better_on_both_pages() -> None:
+    # The best one is as far from the one as from the other.
+    assert contrast(*PAGES) ** 0.5 < 4.5
+
+
+@pytest.mark.usefixtures("styled")
+def test_plots_have_no_background() -> None:
+    figure, axes = plt.subplots()
+    axes.plot([1, 2])
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    picture.seek(0)
+    assert plt.imread(picture)[0, 0, 3] == 0
+
+
+def contrast(one: str, other: str) -> float:
+    """How far two colours are apart (WCAG 2)."""
+    dark, bright = sorted([luminance(one), luminance(other)])
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]

@@ -1,0 +1,58 @@
+"""The tile in JupyterLab's launcher: which mirror it leads to, and when there is none."""
+
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from mirror_sdk.lab import launcher
+
+KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("http://127.0.0.1:4711", 4711), ("localhost:4712", 4712), ("http://[::1]:4713/", 4713), ("http://127.0.0.1", 80)],
+)
+def test_a_mirror_on_this_machine_is_shown_with_the_key(host: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_HOST", host)
+    monkeypatch.setenv("API_KEY", "ak_key")
+    process = launcher.server_process()
+    assert process["port"] == port
+    assert "command" not in process
+    assert tile_of(process)["path_info"] == "mirror/#key=ak_key"
+    monkeypatch.delenv("API_KEY")
+    assert tile_of(launcher.server_process())["path_info"] == "mirror/"
+
+
+@pytest.mark.parametrize(
+    "host", ["https://mirror.example.com", "https://127.0.0.1:1", "http://127.0.0.1:1/below", "http://a:b@[", "ftp://x"]
+)
+def test_a_mirror_elsewhere_has_no_tile(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_HOST", host)
+    monkeypatch.setenv("API_KEY", "ak_real")
+    process = launcher.server_process()
+    assert tile_of(process)["enabled"] is False
+    assert "ak_real" not in str(process)
+
+
+def test_without_the_server_installed_there_is_no_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("API_HOST", raising=False)
+    assert tile_of(launcher.server_process())["enabled"] is True
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert tile_of(launcher.server_process())["enabled"] is False
+
+
+def test_the_demo_of_the_tile_has_another_key_each_time_which_is_not_on_its_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("API_HOST", raising=False)
+    processes = [launcher.server_process() for _ in range(2)]
+    keys = [KEY.search(tile_of(process)["path_info"])[0] for process in processes]
+    assert keys[0] != keys[1]
+    assert all(key not in str(process["command"]) for key, process in zip(keys, processes, strict=True))
+
+
+def tile_of(process: dict[str, object]) -> Any:
+    return process["launcher_entry"]

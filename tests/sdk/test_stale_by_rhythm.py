@@ -1,0 +1,88 @@
+"""Which values are stale by what their resources do: subscribed or auto-observed, their max-age, their rhythm."""
+
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+
+from mirror_sdk import DeviceObject
+from mirror_sdk.frames import state_frame
+from mirror_sdk.frames.stale import silent_rows
+from mirror_sdk.object_table import never_changes
+from mirror_sdk.wire import device_object as wire
+
+REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+TEMPERATURE = "/3303/0/5700"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+SECOND = timedelta(seconds=1)
+
+
+def is_stale(
+    after, *, path=TEMPERATURE, subscribed=True, raw=True, contact=None, pause=None, least=None, holds=None, **reported
+):
+    """Whether the one value of a device is stale so long after it was reported."""
+    if holds is not None:
+        reported["expires_at"] = REPORTED_AT + holds
+    resource = {
+        "resource_path": path,
+        "subscribed": subscribed,
+        "reported": {"value": "MjE=", "content_type": "text/plain", "reported_at": REPORTED_AT, **reported},
+        "desired": {},
+    }
+    told = {"device_id": "d", "endpoint_name": "d", "created_at": REPORTED_AT + after, "resources": [resource]}
+    device = DeviceObject.from_wire(wire.DeviceObject.model_validate(told))
+    state = state_frame([device], raw=raw, taken_at=device.created_at)
+    pauses = pd.Series([pd.NaT if pause is None else pause], index=state.index, dtype="timedelta64[ms]")
+    contacts = {} if contact is None else {"d": REPORTED_AT + contact}
+    (found,) = silent_rows(state, contacts=contacts, longest_pauses=pauses, least=least)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limit", "about"),
+    [
+        (DAY, {}),
+        (HOUR, {"pause": timedelta(seconds=30)}),
+        (9 * HOUR, {"pause": 3 * HOUR}),
+        (timedelta(seconds=60), {"least": timedelta(seconds=60)}),
+        (9 * HOUR, {"pause": 3 * HOUR, "least": timedelta(seconds=60)}),
+        (2 * DAY, {"contact": DAY}),
+        (5 * HOUR, {"contact": 4 * HOUR, "pause": timedelta(seconds=30)}),
+        (timedelta(seconds=60), {"holds": timedelta(seconds=60)}),
+        # The device's own word counts, whatever was heard since.
+        (timedelta(seconds=60), {"holds": timedelta(seconds=60), "contact": HOUR, "pause": HOUR}),
+        (DAY, {"subscribed": False, "origin": "auto_observation"}),
+        # A contact before the report tells nothing new.
+        (DAY, {"contact": -HOUR}),
+    ],
+)
+def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(limit, about):
+    assert not is_stale(limit, **about)
+    assert is_stale(limit + SECOND, **about)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"subscribed": False},
+        {"subscribed": False, "origin": "read", "holds": HOUR},
+        {"subscribed": False, "origin": "auto_observation", "raw": False},
+        {"path": "/3303/0/5701"},
+        {"path": "/3/0/2"},
+        {"path": "/3/0/2", "holds": HOUR},
+        {"value": None, "reported_at": None},
+    ],
+)
+def test_what_is_merely_read_never_changes_or_was_never_reported_is_never_stale(about):
+    assert not is_stale(400 * DAY, **about)
+
+
+def test_an_empty_table_has_nothing_stale():
+    empty = state_frame([], raw=True, taken_at=None)
+    found = silent_rows(empty, contacts={}, longest_pauses=pd.Series([], dtype="timedelta64[ms]"))
+    assert (len(found), found.dtype) == (0, bool)
+
+
+def test_what_never_changes():
+    assert all(map(never_changes, ["/3/0/0", "/3/0/2", "/3/0/3", "/3303/0/5701", "/3303/1/5603", "/9999/0/5701"]))
+    assert not any(map(never_changes, ["/3/0/9", "/3303/0/5700", "/5/0/3", "/3311/0/5850", "/3303", "no path"]))

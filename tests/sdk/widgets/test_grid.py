@@ -1,0 +1,140 @@
+"""The table of the widgets, and the copy they leave behind, without a browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirror_sdk import Bench, MirrorClient
+from mirror_sdk._visible import MISSING
+from mirror_sdk.widgets import FleetMap
+from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = [Column("name", "name"), Column("level", "level (%)", ColumnKind.NUMBER)]
+
+
+class Page(Grid):
+    """A grid that notes what it sends to its page."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        super().__init__(COLUMNS, label="Devices", selection=Selection.MANY)
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        self.sent.append(json.loads(json.dumps(content)))
+
+
+def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
+    return {"key": key, "name": f"device {key}", "level": level, **more}
+
+
+def test_the_page_is_sent_what_differs() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b"), row("c")])
+    grid.show([row("a"), row("b"), row("c")])
+    grid.show([row("a"), row("c", 7), row("d")])
+    first, second = grid.sent
+    assert (first["version"], first["all"], [one["key"] for one in first["rows"]]) == (1, True, ["a", "b", "c"])
+    assert second == {"version": 2, "rows": [row("c", 7), row("d")], "gone": ["b"]}
+    assert grid.table == {"version": 2, "rows": [row("a"), row("c", 7), row("d")]}
+
+
+def test_a_page_that_missed_something_is_sent_all_of_it() -> None:
+    grid = Page()
+    grid.show([row("a")])
+    grid.show([row("a"), row("b")])
+    grid._handle_custom_msg({"have": 2}, [])
+    grid._handle_custom_msg({"have": 1}, [])
+    assert grid.sent[2:] == [{"version": 2, "rows": [row("a"), row("b")], "all": True}]
+
+
+def test_a_page_that_opens_later_is_told_all_rows() -> None:
+    grid = Page()
+    grid.show([row("a")])
+    grid.show([row("a"), row("b")])
+    state = grid.get_state()["table"]
+    assert [one["key"] for one in state["rows"]] == ["a", "b"]
+    assert state["version"] == 2
+
+
+def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None:
+    grid = Page()
+    for order in ("bc", "abc", "acb", "a", "ab"):
+        grid.show([row(key) for key in order])
+    assert ["all" in message for message in grid.sent] == [True, True, True, False, False]
+    assert [one["key"] for one in grid.sent[2]["rows"]] == ["a", "c", "b"]
+
+
+def test_rows_that_are_gone_are_selected_no_more() -> None:
+    grid = Page()
+    grid.show([row("a"), row("b"), row("c")])
+    grid.selected = ["c", "a"]
+    assert [one["key"] for one in grid.selected_rows] == ["a", "c"]
+    grid.show([row("b"), row("c")])
+    assert grid.selected == ["c"]
+
+
+def test_times_are_sent_with_their_date_in_utc() -> None:
+    grid = Page()
+    grid.show([row("a", datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
+    assert grid.sent[0]["rows"][0]["level"] == "2026-01-02 03:04:05.678"
+
+
+def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
+    grid = Page()
+    grid.show([row("<b>", None), *(row(str(number)) for number in range(9))])
+    html = grid.static_html(most_rows=2)
+    assert "device &lt;b&gt;" in html
+    assert f">{MISSING}</td>" in html
+    assert "Devices, the first 2 of 10 rows" in html
+    assert html.count("<tr>") == 3
+
+
+def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    published: list[tuple[dict[str, str], dict[str, Any]]] = []
+    monkeypatch.setattr(
+        "IPython.display.publish_display_data", lambda data, **options: published.append((data, options))
+    )
+    fleet = FleetMap(client, live=False)
+    fleet._ipython_display_()
+    (view, _), (copy, options) = published
+    assert view["text/html"] == ""
+    assert "application/vnd.jupyter.widget-view+json" in view
+    assert "FleetMap, as of 2" in copy["text/html"]
+    assert "<script" not in copy["text/html"]
+    fleet.model.version += 1
+    fleet.refresh()
+    fleet.refresh()
+    fleet.close()
+    assert [one[1].get("update", False) for one in published[2:]] == [True]
+    assert published[2][1]["transient"] == options["transient"]
+
+
+def test_the_first_copy_shows_what_was_read(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    Bench(client).add_device("seen", [{"path": "/3303/0/5700", "value": "1"}])
+    published: list[str] = []
+    monkeypatch.setattr("IPython.display.publish_display_data", lambda data, **_: published.append(data["text/html"]))
+    with FleetMap(client) as fleet:
+        fleet._ipython_display_()
+    assert "1 device" in published[1]
+
+
+def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient, tmp_path: Path) -> None:
+    fleet = FleetMap(client, live=False)
+    for _ in range(2):
+        content = fleet.to_html(tmp_path / "fleet.html").read_text(encoding="utf-8")
+    assert content.startswith("<!doctype html>")
+    assert content.count("FleetMap, as of ") == 1
+    assert "http" not in content
+
+
+def test_what_the_page_runs_is_made_of_its_sources() -> None:
+    command = [sys.executable, ROOT / ".ci" / "make_grid.py", "--check"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""

@@ -1,0 +1,57 @@
+"""What the tests of the interface share: polls that are not waited for, a later restart, what is stored."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import databases
+import pytest
+
+from mirror_server.service.bench import CLOCK_SETTING
+from mirror_server.store import settings as stored_settings
+from mirror_server.store.database import Database
+from mirror_server.views.deferred import PARK, Deferred
+
+
+@pytest.fixture
+def hold_seconds(server: Any) -> Callable[[str, str], float]:
+    """How long a poll would be held at most, without waiting for it."""
+
+    def ask(key: str, query: str) -> float:
+        parked: list[Deferred] = []
+        environ = {PARK: lambda deferred: parked.append(deferred) is None}
+        server.call(key, "GET", f"/v2/notification/pull{query}", environ_overrides=environ)
+        (deferred,) = parked
+        deferred.release()
+        return deferred.timeout_seconds
+
+    return ask
+
+
+@pytest.fixture
+def restart_later(server: Any) -> Callable[[float], None]:
+    """Closes the server and opens it again on the same file, some seconds of domain time later."""
+
+    def restart(seconds: float) -> None:
+        until_at = server.now + round(seconds * 1000)
+        server.services.close()
+        database = Database(server.settings.database_url)
+        database.write(lambda session: stored_settings.put(session, CLOCK_SETTING, str(until_at)))
+        database.close()
+        server.open()
+
+    return restart
+
+
+@pytest.fixture
+def unchanged(server: Any, key: str) -> Iterator[None]:
+    """Checks at the end that nothing is stored that was not before."""
+
+    def dump() -> dict[str, list[str]]:
+        with server.services.database.read() as session:
+            tables = databases.tables(server.settings.database_url)
+            return {table: sorted(map(repr, session.rows(f"SELECT * FROM {table}"))) for table in tables}
+
+    assert server.services.database.settle(10)
+    before = dump()
+    yield
+    assert dump() == before

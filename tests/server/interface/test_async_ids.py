@@ -1,0 +1,84 @@
+"""An async-id stands for its request for 24 h after the answer, to the second. Source: wire.md 2."""
+
+from dataclasses import replace
+
+import pytest
+
+TEMPERATURE = "/3303/0/5700"
+HUMIDITY = "/3304/0/5700"
+DAY_SECONDS = 24 * 3600
+
+
+@pytest.fixture
+def device(server, key):
+    resources = [{"path": path, "value": "1", "observable": True} for path in (TEMPERATURE, HUMIDITY)]
+    return server.add_device(key, "sensor-1", *resources)
+
+
+def end_of_log(server, key):
+    return server.services.log.last_seq(key.split("_")[1])
+
+
+def answered(server, key, after):
+    return [entry["id"] for kind, entry in server.log(key, after) if kind == "async-responses"]
+
+
+def test_within_a_day_it_is_taken_for_its_application_and_a_day_after_the_answer_it_is_free(server, key, other, device):
+    # Between two looks of the housekeeping, which come by the hour.
+    server.advance(key, 1800)
+    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    server.advance(key, DAY_SECONDS - 1)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
+    assert server.place(key, device, "id", "GET", TEMPERATURE).status_code == 202
+    assert server.place(other, device, "id", "GET", HUMIDITY).status_code == 202
+    server.advance(key, 1)
+    position = end_of_log(server, key)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
+    assert answered(server, key, position) == ["id"]
+
+
+def test_the_same_request_is_then_made_anew(server, key, device):
+    server.advance(key, 1800)
+    server.place(key, device, "id", "GET", TEMPERATURE)
+    server.advance(key, DAY_SECONDS - 1)
+    position = end_of_log(server, key)
+    server.place(key, device, "id", "GET", TEMPERATURE)
+    assert answered(server, key, position) == []
+    server.advance(key, 1)
+    server.place(key, device, "id", "GET", TEMPERATURE)
+    assert answered(server, key, position) == ["id"]
+
+
+def test_the_day_begins_with_the_answer_and_not_with_the_request(server, key, device):
+    server.patch(key, device, online=False)
+    server.place(key, device, "id", "GET", TEMPERATURE, expiry_seconds=3 * DAY_SECONDS)
+    server.advance(key, 2 * DAY_SECONDS)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
+    server.patch(key, device, online=True)
+    server.advance(key, DAY_SECONDS - 1)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
+    server.advance(key, 1)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
+
+
+@pytest.mark.parametrize("keep_log_seconds", [60, 30 * DAY_SECONDS])
+def test_it_does_not_depend_on_how_long_notifications_are_kept(server, key, device, keep_log_seconds):
+    server.settings = replace(server.settings, keep_log_seconds=keep_log_seconds)
+    server.restart()
+    server.place(key, device, "id", "GET", TEMPERATURE)
+    server.advance(key, 2 * 3600)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 409
+    server.advance(key, DAY_SECONDS)
+    assert server.place(key, device, "id", "GET", HUMIDITY).status_code == 202
+
+
+def test_a_write_that_took_an_id_again_is_the_newest_desired_value(server, key):
+    """The first one is forgotten with its id, and what it wrote stays."""
+    path = "/3311/0/5851"
+    device = server.add_device(key, "light-1", {"path": path, "value": "0", "writable": True})
+    server.place(key, device, "id", "PUT", path, value="1")
+    server.advance(key, DAY_SECONDS)
+    assert server.resource(key, device, path)["desired"]["status"] == 1
+    server.place(key, device, "id", "PUT", path, value="2")
+    desired = server.resource(key, device, path)["desired"]
+    assert (desired["value"], desired["status"]) == ("Mg==", 1)

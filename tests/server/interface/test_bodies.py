@@ -1,0 +1,210 @@
+"""What the body of a request may be: refused with the field and the cure, and nothing is changed. Source: wire.md 0."""
+
+import json
+
+import pytest
+
+PATH = "/3303/0/5700"
+RULES = "PUT /v2/subscriptions"
+REQUEST = "POST /v2/device-requests/{device}"
+CALLBACK = "PUT /v2/notification/callback"
+WRITE = {"method": "PUT", "uri": PATH, "payload-b64": "MQ=="}
+BODIES = {
+    REQUEST: WRITE,
+    CALLBACK: {"url": "http://127.0.0.1:9/x"},
+    "POST /sim/v1/devices": {"endpoint_name": "new"},
+    "PATCH /sim/v1/devices/{device}": {"online": True},
+    "PUT /sim/v1/devices/{device}/resources/3303/0/5700": {"value": "5"},
+    "POST /sim/v1/clock": {"advance_seconds": 1},
+}
+EVERY_BODY = {**BODIES, RULES: [{"endpoint-type": "Light"}]}
+WITHOUT_BODY = ("/registration", "/v2/subscriptions/{device}/3303/0/5700")
+
+
+@pytest.fixture(scope="module")
+def server(shared_server):
+    device = {"path": PATH, "value": "1", "writable": True, "observable": True}
+    shared_server.device = shared_server.add_device(shared_server.key(), "d", device)
+    return shared_server
+
+
+@pytest.fixture(scope="module")
+def key(server):
+    return server.key()
+
+
+def send(server, key, route, **options):
+    method, path = route.format(device=server.device).split()
+    return server.call(key, method, path, **options)
+
+
+def as_json(data):
+    return {"data": data, "content_type": "application/json"}
+
+
+def test_the_table_of_bodies_names_every_route_that_reads_one(server):
+    writing = {
+        f"{method} {path}"
+        for rule in server.app.url_map.iter_rules()
+        for path in [rule.rule.replace("<path:path>", "3303/0/5700").replace("<device_id>", "{device}")]
+        for method in rule.methods & {"PUT", "POST", "PATCH"}
+        if not path.endswith(WITHOUT_BODY)
+    }
+    assert writing == set(EVERY_BODY)
+
+
+def with_member(value):
+    """Writes one more member into the first object of a body, which is right else."""
+    return lambda text: text.encode().replace(b"{", b'{"x": ' + value + b", ", 1)
+
+
+UNREADABLE = {
+    "cut": lambda _: b"{",
+    "empty": lambda _: b"",
+    "number": lambda _: b"12",
+    "null": lambda _: b"null",
+    "a text": lambda _: b'"text"',
+    "deep list": lambda _: b"[" * 100_000 + b"]" * 100_000,
+    "half deep list": lambda _: b"[" * 800 + b"]" * 800,
+    "deep object": lambda _: b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "bytes": lambda _: b"\xff\xfe",
+    "utf-16": lambda text: text.encode("utf-16"),
+    "utf-32": lambda text: text.encode("utf-32-le"),
+    "BOM": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "NUL": lambda text: text.encode() + b"\0",
+    "two": lambda text: text.encode() + text.encode(),
+    "no UTF-8": with_member(b'"\xff"'),
+    "surrogate": with_member(b'"\\ud800"'),
+    "quotes": lambda text: text.replace("{", "{'x': 1, ", 1).encode(),
+    "NaN": with_member(b"NaN"),
+    "Infinity": with_member(b"-Infinity"),
+    "1e99999": with_member(b"1e99999"),
+    "digits": with_member(b"9" * 5000),
+    "deep member": with_member(b"[" * 1000 + b"]" * 1000),
+}
+
+
+@pytest.mark.parametrize("route", EVERY_BODY)
+@pytest.mark.parametrize("make", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_is_no_plain_json_is_refused(server, key, refused, unchanged, route, make):
+    told = refused(send(server, key, route, **as_json(make(json.dumps(EVERY_BODY[route])))), 400)
+    assert "x" not in [field.name for field in told.fields], "refused for what it is, and not as an unknown member"
+
+
+OTHERWISE = {
+    "empty, no type": (b"", None, 400),
+    "text": (b"{}", "text/plain", 415),
+    "form": (b"a=b", "application/x-www-form-urlencoded", 415),
+    "files": (b"{}", "multipart/form-data; boundary=x", 415),
+    "other JSON": (b"{}", "application/json-patch+json", 415),
+    "large": (b"{}" + b" " * 1024 * 1024, "application/json", 413),
+}
+
+
+@pytest.mark.parametrize("route", EVERY_BODY)
+@pytest.mark.parametrize(("data", "content_type", "code"), OTHERWISE.values(), ids=OTHERWISE)
+def test_a_body_of_another_type_or_too_large_is_refused(
+    server, key, refused, unchanged, route, data, content_type, code
+):
+    refused(send(server, key, route, data=data, content_type=content_type), code)
+
+
+def test_a_body_of_exactly_the_limit_is_read(server, key):
+    body = b"[]" + b" " * (1024 * 1024 - 2)
+    assert send(server, key, RULES, **as_json(body)).status_code == 202
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", None])
+def test_json_is_taken_with_any_spelling_of_its_type(server, key, content_type):
+    assert send(server, key, RULES, data=b"[]", content_type=content_type).status_code == 202
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_an_unknown_member_is_named(server, key, refused, unchanged, route):
+    body = refused(send(server, key, route, json={**BODIES[route], "surprise": 1}), 400, "surprise")
+    assert "unknown" in body.fields[0].message
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "field"),
+    [
+        (RULES, [{}, {"resource_path": ["/3303/*"]}], "1.resource_path"),
+        ("POST /sim/v1/devices", {"endpoint_name": "x", "resources": [{"path": "/1", "obs": 1}]}, "resources.0.obs"),
+        (CALLBACK, {"url": "https://a.example", "serialization": {"x": 1}}, "serialization.x"),
+        (
+            CALLBACK,
+            {"url": "https://a.example", "serialization": {"cfg": {"includeUid": True}}},
+            "serialization.cfg.includeUid",
+        ),
+        (REQUEST, {"method": "GET", "uri": PATH, "content_type": "a"}, "content_type"),
+    ],
+)
+def test_an_unknown_member_is_named_by_where_it_stands(server, key, refused, route, body, field):
+    refused(send(server, key, route, json=body), 400, field)
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_a_member_that_is_there_twice_is_refused(server, key, refused, unchanged, route):
+    name, value = next(iter(BODIES[route].items()))
+    text = json.dumps(BODIES[route])[:-1] + f", {json.dumps(name)}: {json.dumps(value)}}}"
+    assert json.loads(text) == BODIES[route]
+    assert name in refused(send(server, key, route, **as_json(text)), 400, name).message
+
+
+WRONG_TYPES = [None, True, 0, 1.5, "", "x", [], {}, [[]], {"a": {}}, "\0", "x" * 70_000]
+
+
+@pytest.mark.parametrize("route", BODIES)
+@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: repr(wrong)[:20])
+def test_a_member_of_another_type_is_never_a_failure_of_the_server(server, key, refused, route, wrong):
+    for name in BODIES[route]:
+        answer = send(server, key, route, json=BODIES[route] | {name: wrong})
+        assert answer.status_code < 500, (name, answer.get_data())
+        if answer.status_code >= 400:
+            assert refused(answer, answer.status_code).fields
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        *[(WRITE | {"content-type": text}, "content-type") for text in ("a\r\nb", "a\0", " text/plain", "téxt", "a\n")],
+        *[(WRITE | {"accept": text}, "accept") for text in ("a\r\nb", "\0", " ")],
+        *[({"method": "PUT", "uri": f"{PATH}?{query}"}, "uri") for query in ("a\0", "pmin=1 2", "pmin=1\n", "é")],
+    ],
+)
+def test_a_text_that_no_header_or_query_could_hold_is_refused(server, key, refused, unchanged, body, field):
+    told = refused(send(server, key, REQUEST, json=body), 400, field).message
+    assert "like" in told
+    assert field in told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{f"unknown-{number}": 1 for number in range(50_000)}],
+        [{"resource-path": ["/1", *[1] * 200], "endpoint-name": number} for number in range(1000)],
+    ],
+    ids=["members", "values"],
+)
+def test_of_very_much_that_is_wrong_a_part_is_named(server, key, refused, unchanged, body):
+    answer = send(server, key, RULES, json=body)
+    told = refused(answer, 400)
+    assert len(told.fields) == 20
+    assert "in all" in told.message
+    assert len(answer.get_data()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"%s":1}' % (b"a" * 900_000), b'{"%s":1,"%s":1}' % (b"a" * 400_000, b"a" * 400_000)],
+    ids=["unknown", "twice"],
+)
+def test_an_endless_name_is_not_sent_back_whole(server, key, refused, body):
+    answer = send(server, key, REQUEST, **as_json(body))
+    refused(answer, 400)
+    assert len(answer.get_data()) < 2000
+
+
+@pytest.mark.parametrize("body", [b"", b" ", b"\n"])
+def test_a_body_that_is_missing_is_called_that(server, key, refused, body):
+    assert "the body is empty" in refused(send(server, key, RULES, **as_json(body)), 400).message

@@ -1,0 +1,164 @@
+"""When a device was heard of: last, in the directory, and lately, out of the log of who asks. Source: wire.md 6.
+
+Both are extensions.
+"""
+
+from datetime import datetime
+
+import pytest
+
+from mirror_server.service import devices
+from mirror_server.service.keys import Scope
+
+TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
+RESOURCES = (
+    {"path": TEMPERATURE, "value": "21.5", "auto_observable": True, "observable": True},
+    {"path": LEVEL, "value": "1", "writable": True},
+)
+MINUTE, HOUR = 60, 3600
+BEGIN = datetime.fromisoformat("2026-01-05T08:00:00Z")
+
+
+@pytest.fixture
+def device(server, key):
+    """A device that stays silent for an hour, unless it is made to do something."""
+    device_id = server.add_device(key, "lamp", *RESOURCES, queue_mode=True)
+    server.patch(key, device_id, online=False)
+    server.advance(key, HOUR)
+    assert hours(server, key, device_id) == 0
+    return device_id
+
+
+def hours(server, key, device_id):
+    """When the device was last heard of, in hours since the beginning."""
+    told = server.call(key, "GET", f"/v3/devices/{device_id}").json["last_contact_at"]
+    listed = server.call(key, "GET", f"/v3/devices?id={device_id}").json["data"][0]["last_contact_at"]
+    assert told == listed
+    return (datetime.fromisoformat(told) - BEGIN).total_seconds() / HOUR
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_registration_its_update_and_its_end_are_contacts(server, key, method):
+    device = server.add_device(key, "lamp", *RESOURCES)
+    server.advance(key, HOUR / 2)
+    assert hours(server, key, device) == 0
+    server.registration(key, device, method)
+    assert hours(server, key, device) == 0.5
+
+
+@pytest.mark.parametrize("answer", ["normal", "reject"])
+def test_an_answer_is_a_contact_whatever_it_says(server, key, answer):
+    device = server.add_device(key, "lamp", *RESOURCES)
+    server.patch(key, device, answer=answer)
+    server.advance(key, HOUR / 2)
+    server.place(key, device, "write", "PUT", LEVEL, value="2")
+    assert hours(server, key, device) == 0.5
+
+
+def test_a_value_that_it_sends_is_a_contact(server, key):
+    device = server.add_device(key, "lamp", *RESOURCES)
+    server.advance(key, HOUR / 2)
+    server.set_value(key, device, "22", TEMPERATURE)
+    assert hours(server, key, device) == 0.5
+
+
+def test_a_sleeping_device_makes_contact_when_it_comes_back(server, key, device):
+    server.patch(key, device, online=True)
+    assert hours(server, key, device) == 1
+
+
+def test_what_the_device_did_not_do_is_no_contact(server, key, device):
+    """A request that expires, a subscription that waits, a registration that ends by itself."""
+    server.place(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
+    server.subscribe(key, device)
+    server.advance(key, 30 * 24 * HOUR)
+    assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
+    assert hours(server, key, device) == 0
+
+
+def test_it_is_kept_over_a_restart(server, key, device):
+    server.patch(key, device, online=True)
+    server.restart()
+    assert hours(server, key, device) == 1
+
+
+def test_it_is_no_filter_of_the_directory(server, key, device):
+    answer = server.call(key, "GET", "/v3/devices?last_contact_at__gte=2026-01-05T08:00:00Z")
+    assert answer.status_code == 400
+    assert "last_contact_at" in answer.json["message"]
+
+
+@pytest.fixture
+def observed(server, key):
+    """A device whose temperature is observed."""
+    device_id = server.add_device(key, "lamp", *RESOURCES)
+    server.subscribe(key, device_id)
+    return device_id
+
+
+def report(server, key, device, *, times=3):
+    for number in range(times):
+        server.advance(key, MINUTE)
+        server.set_value(key, device, f"{number}.{server.now}")
+
+
+def minutes(server, key, device):
+    """When the device was heard, in minutes since the beginning."""
+    answer = server.call(key, "GET", f"/v3/devices/{device}/contacts")
+    assert (answer.json["object"], answer.json["device_id"]) == ("device-contacts", device)
+    return [(datetime.fromisoformat(at) - BEGIN).total_seconds() / MINUTE for at in answer.json["heard_at"]]
+
+
+def test_what_was_told_to_the_application_is_there_the_newest_last(server, key, observed):
+    report(server, key, observed)
+    assert minutes(server, key, observed) == [0, 1, 2, 3]
+    assert minutes(server, key, observed) == [0, 1, 2, 3], "to look takes nothing away"
+
+
+def test_another_application_is_told_of_what_it_was_told_alone(server, key, observed):
+    report(server, key, observed)
+    other = server.key(Scope.READ)
+    server.call(other, "GET", "/v2/notification/pull?hold=0")
+    report(server, key, observed)
+    assert minutes(server, other, observed) == []
+    assert minutes(server, key, observed) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_other_devices_and_other_entries_do_not_count(server, key, observed):
+    report(server, key, observed, times=2)
+    other = server.add_device(key, "other", *RESOURCES)
+    server.subscribe(key, other)
+    report(server, key, other, times=5)
+    server.place(key, observed, "read", "GET", TEMPERATURE)
+    server.registration(key, observed, "PUT")
+    assert minutes(server, key, observed) == [0, 1, 2]
+    assert minutes(server, key, other) == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_silent_device_is_found_behind_all_that_others_sent_since(server, key, observed, monkeypatch):
+    monkeypatch.setattr(devices, "_ROWS_FOR_CONTACTS", 4)
+    report(server, key, observed, times=6)
+    other = server.add_device(key, "other", *RESOURCES)
+    server.subscribe(key, other)
+    report(server, key, other, times=20)
+    assert minutes(server, key, observed) == [5, 6], "the other's registration and first value came in minute 6 too"
+    assert minutes(server, key, other) == [23, 24, 25, 26]
+
+
+def test_no_more_than_fifty_are_told(server, key, observed):
+    report(server, key, observed, times=55)
+    assert minutes(server, key, observed) == list(range(6, 56))
+
+
+def test_what_is_not_kept_any_more_is_not_told_and_a_restart_forgets_nothing(server, key, observed):
+    report(server, key, observed)
+    server.restart()
+    assert minutes(server, key, observed) == [0, 1, 2, 3]
+    server.advance(key, 25 * 60 * MINUTE)
+    assert minutes(server, key, observed) == []
+
+
+def test_who_may_not_read_and_what_is_not_there_is_refused(server, key, observed):
+    assert server.call(server.key(Scope.SUBSCRIBE), "GET", f"/v3/devices/{observed}/contacts").status_code == 403
+    assert server.call(key, "GET", f"/v3/devices/{'0' * 32}/contacts").status_code == 404
+    assert server.call(key, "GET", f"/v3/devices/{observed}/contacts?after=1").status_code == 400

@@ -1,0 +1,151 @@
+"""A device object under writes and reads. Source: specification 2.2, 3.1 and 3.2. For subscriptions see their file."""
+
+import base64
+from unittest.mock import ANY
+
+import pytest
+
+TEMPERATURE = "/3303/0/5700"
+SWITCH = "/3311/0/5850"
+LIGHT = (
+    {"path": SWITCH, "value": "0", "observable": True, "writable": True},
+    {"path": TEMPERATURE, "value": "21.5", "observable": True},
+    {"path": "/3/0/4", "executable": True},
+)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def light(server, key):
+    return server.add_device(key, "light-1", *LIGHT)
+
+
+def test_at_first_registration_every_resource_shows_empty_values(server, key, light):
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert [entry["resource_path"] for entry in body["resources"]] == ["/3/0/4", TEMPERATURE, SWITCH]
+    assert all(
+        (entry["reported"], entry["desired"], entry["subscribed"]) == ({}, {}, False) for entry in body["resources"]
+    )
+    assert "last_reported_at" not in body
+    assert "last_desired_at" not in body
+
+
+def test_an_accepted_write_is_pending_with_the_time_of_issue(server, key, light):
+    server.patch(key, light, online=False)
+    server.advance(key, 60)
+    assert server.place(key, light, "w", "PUT", SWITCH, value="1").status_code == 202
+    server.advance(key, 60)
+    assert server.resource(key, light, SWITCH)["desired"] == {
+        "value": encoded("1"),
+        "content_type": "text/plain",
+        "status": 0,
+        "desired_at": "2026-01-05T08:01:00.000Z",
+        "requested_at": "2026-01-05T08:01:00.000Z",
+        "revision": ANY,
+    }
+
+
+def test_a_write_the_device_took_is_a_success_at_the_time_of_the_update(server, key, light):
+    server.patch(key, light, latency_seconds=5)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    server.advance(key, 60)
+    assert server.resource(key, light, SWITCH)["desired"] == {
+        "value": encoded("1"),
+        "content_type": "text/plain",
+        "status": 1,
+        "desired_at": "2026-01-05T08:00:05.000Z",
+        "status_updated_at": "2026-01-05T08:00:05.000Z",
+        "requested_at": "2026-01-05T08:00:00.000Z",
+        "revision": ANY,
+    }
+    assert server.responses(key) == {"w": (200, None)}
+
+
+def test_a_write_fails_when_the_device_does_not_connect_before_it_expires(server, key, light):
+    server.patch(key, light, online=False)
+    server.place(key, light, "w", "PUT", SWITCH, value="1", expiry_seconds=60)
+    server.advance(key, 59.999)
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 0
+    assert server.responses(key) == {}
+    server.advance(key, 0.001)
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["desired_at"]) == (2, "2026-01-05T08:01:00.000Z")
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+    server.patch(key, light, online=True)
+    assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}
+
+
+def test_a_write_fails_when_the_resource_is_not_writeable_and_only_the_issuer_learns_why(server, key, light, other):
+    server.place(key, light, "w", "PUT", TEMPERATURE, value="30")
+    resource = server.resource(key, light, TEMPERATURE)
+    assert resource["desired"]["status"] == 2
+    assert resource["reported"] == {}
+    assert server.responses(key) == {"w": (400, "METHOD_NOT_ALLOWED")}
+    assert server.log(other) == []
+
+
+def test_a_newer_write_supersedes_a_pending_one_whose_outcome_touches_the_mirror_no_more(server, key, light):
+    server.patch(key, light, latency_seconds=10)
+    server.place(key, light, "old", "PUT", SWITCH, value="0")
+    server.place(key, light, "new", "PUT", SWITCH, value="1")
+    server.patch(key, light, answer="reject")
+    server.advance(key, 10)
+    server.patch(key, light, answer="normal")
+    assert server.responses(key) == {"old": (400, "REJECTED")}
+    desired = server.resource(key, light, SWITCH)["desired"]
+    assert (desired["status"], desired["value"]) == (0, encoded("1"))
+    server.advance(key, 10)
+    assert server.responses(key)["new"] == (200, None)
+    assert server.resource(key, light, SWITCH)["desired"]["status"] == 1
+
+
+def test_a_read_stores_the_value_and_its_time_and_then_answers(server, key, light):
+    server.advance(key, 60)
+    assert server.place(key, light, "r", "GET", TEMPERATURE).status_code == 202
+    reported = server.resource(key, light)["reported"]
+    assert reported == {
+        "value": encoded("21.5"),
+        "content_type": "text/plain",
+        "reported_at": "2026-01-05T08:01:00.000Z",
+        "origin": "read",
+        "revision": ANY,
+    }
+    ((kind, response),) = server.log(key)[-1:]
+    assert kind == "async-responses"
+    assert (response["status"], response["payload"], response["ct"]) == (200, encoded("21.5"), "text/plain")
+    assert response["max-age"] == 0
+
+
+def test_nothing_of_a_device_object_is_deleted_over_the_interface(server, key, light):
+    answer = server.call(key, "DELETE", f"/v3/devices/{light}/echo")
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["Allow"]
+    assert server.resource(key, light)
+
+
+def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(server, key, light):
+    url = f"/v3/devices/{light}/echo"
+    first = server.call(key, "GET", url)
+    server.advance(key, 60)
+    same = server.call(key, "GET", url, headers={"If-None-Match": first.headers["ETag"]})
+    assert (same.status_code, same.get_data(), same.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    assert same.headers.getlist("Cache-Control") == ["no-store"]
+    assert same.headers.getlist("X-Content-Type-Options") == ["nosniff"]
+    assert server.call(key, "GET", url).json["created_at"] != first.json["created_at"]
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    assert server.call(key, "GET", url, headers={"If-None-Match": first.headers["ETag"]}).status_code == 200
+
+
+def test_the_newest_times_of_a_device_object_are_over_all_its_resources(server, key, light):
+    server.place(key, light, "r", "GET", TEMPERATURE)
+    server.advance(key, 60)
+    server.place(key, light, "r2", "GET", SWITCH)
+    server.advance(key, 60)
+    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
+    assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
+    assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
+    assert body["updated_at"] == "2026-01-05T08:00:00.000Z"

@@ -1,0 +1,175 @@
+"""The error body of every error of every route, request ids, and how paths are read. Source: wire.md 0."""
+
+import itertools
+import logging
+import re
+
+import pytest
+
+METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
+UNKNOWN_DEVICE = (
+    ("GET", "/v3/devices/nobody", None),
+    ("GET", "/v3/devices/nobody/echo", None),
+    ("GET", "/v2/endpoints/nobody", None),
+    ("POST", "/v2/device-requests/nobody", {"method": "GET", "uri": "/3303/0/5700"}),
+    ("PUT", "/v2/subscriptions/nobody/3303/0/5700", None),
+    ("PATCH", "/sim/v1/devices/nobody", {"online": True}),
+    ("PUT", "/sim/v1/devices/nobody/resources/3303/0/5700", {"value": "1"}),
+    ("DELETE", "/sim/v1/devices/nobody/resources/3303/0/5700", None),
+    ("POST", "/sim/v1/devices/nobody/registration", None),
+    ("PUT", "/sim/v1/devices/nobody/registration", None),
+    ("DELETE", "/sim/v1/devices/nobody/registration", None),
+)
+PULL = "/v2/notification/pull"
+GIVEN_ID = "0123456789abcdef" * 2
+
+
+@pytest.fixture(scope="module")
+def server(shared_server):
+    return shared_server
+
+
+@pytest.fixture(scope="module")
+def key(shared_server):
+    return shared_server.key()
+
+
+def path_of(rule):
+    return re.sub("<[^>]*>", "nobody", re.sub("<path:[^>]*>", "3303/0/5700", rule.rule))
+
+
+def methods_by_path(app):
+    found = {}
+    for rule in app.url_map.iter_rules():
+        found.setdefault(path_of(rule), set()).update(rule.methods)
+    return found
+
+
+def test_every_wrong_method_of_every_path_is_405_with_the_right_ones(server, key, refused):
+    for path, allowed in methods_by_path(server.app).items():
+        for method in set(METHODS) - allowed:
+            answer = server.call(key, method, path)
+            refused(answer, 405)
+            assert set(re.split(r",\s*", answer.headers["Allow"])) == allowed, path
+
+
+@pytest.mark.parametrize(("method", "path", "body"), UNKNOWN_DEVICE)
+def test_an_unknown_device_is_404_by_its_word(server, key, refused, method, path, body):
+    told = refused(server.call(key, method, path, json=body), 404)
+    assert told.reason == "DEVICE_NOT_FOUND"
+    assert "nobody" in told.message
+
+
+@pytest.mark.parametrize(
+    "path", ["/page", "/v9", "/v3", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"]
+)
+def test_an_unknown_path_is_404_whatever_the_method(server, key, refused, path):
+    for method in METHODS:
+        refused(server.call(key, method, path), 404)
+
+
+def test_every_answer_has_a_request_id_of_its_own_and_a_given_one_comes_back(server, key):
+    ids = set()
+    for path, method in itertools.product(methods_by_path(server.app), METHODS):
+        ids.add(server.call(key, method, f"{path}?hold=0").headers["X-Request-ID"])
+        answer = server.call(key, method, f"{path}?hold=0", headers={"X-Request-ID": GIVEN_ID})
+        assert answer.headers["X-Request-ID"] == GIVEN_ID, (method, path)
+        if answer.status_code >= 400:
+            assert answer.json["request_id"] == GIVEN_ID
+    assert len(ids) == len(METHODS) * len(methods_by_path(server.app))
+    assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
+
+
+@pytest.mark.parametrize("given", ["", "short", "x" * 32, GIVEN_ID + "0", GIVEN_ID + "\u00e9"])
+def test_a_request_id_of_another_form_is_replaced(server, key, given):
+    identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+    assert re.fullmatch("[0-9a-f]{32}", identity)
+    assert identity not in given or not given
+
+
+def test_the_request_id_stands_in_the_log_and_the_key_does_not(server, key, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.call(key, "GET", "/v3/devices/nobody?after=secret", headers={"X-Request-ID": GIVEN_ID})
+    (record,) = caplog.records
+    assert record.request_id == GIVEN_ID
+    assert key.split("_", 2)[2] not in str(vars(record))
+    assert "secret" not in str(vars(record))
+
+
+@pytest.mark.parametrize("path", ["/v3/devices/", "/v3//devices//", "/v2/subscriptions/", "/healthz/"])
+def test_slashes_may_be_doubled_and_stand_at_the_end(server, key, path):
+    answer = server.call(key, "GET", path)
+    plain = server.call(key, "GET", re.sub("/+", "/", path).rstrip("/"))
+    assert (answer.status_code, answer.json) == (200, plain.json)
+
+
+@pytest.mark.parametrize("path", ["/3303/0/5700", "//3303/0/5700", "/3303//0/5700/", "//3303//0//5700//"])
+def test_a_resource_path_is_the_same_with_doubled_slashes(server, key, path):
+    device = server.add_device(key, f"slashes-{path}")
+    server.subscribe(key, device, path)
+    assert server.call(key, "GET", f"/v2/subscriptions/{device}").get_data(as_text=True) == "/3303/0/5700"
+    assert server.call(key, "GET", f"/v2/subscriptions/{device}{path}").status_code == 200
+    url = f"/sim/v1/devices/{device}/resources{path}"
+    assert server.call(key, "PUT", url, json={"value": "9"}).status_code == 204
+    assert server.resource(key, device)["reported"]["value"] == "OQ=="
+
+
+def test_a_get_or_delete_never_reads_a_body(server, key):
+    headers = {"Content-Type": "application/json"}
+
+    def status(method, url, **options):
+        # A stream or a snapshot that is not read to its end holds a place until it is closed.
+        with server.call(key, method, url, **options) as answer:
+            return answer.status_code
+
+    for path, methods in methods_by_path(server.app).items():
+        # A plain poll moves the position, so the second would be another one.
+        url = f"{path}?after=0&hold=0" if path.endswith("/pull") else path
+        for method in methods & {"GET", "DELETE"}:
+            plain = status(method, url)
+            typed = status(method, url, headers=headers)
+            broken = status(method, url, headers=headers, data=b"{")
+            assert plain == typed == broken, (method, path)
+
+
+def test_a_failure_inside_is_a_500_in_the_same_shape(server, key, refused, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("what is inside")
+
+    monkeypatch.setattr(server.services.devices, "page", fail)
+    body = refused(server.call(key, "GET", "/v3/devices"), 500)
+    assert "inside" not in body.message
+
+
+def test_answers_in_json_say_so_and_empty_ones_have_no_type(server, key):
+    device = server.add_device(key, "typed-1")
+    for path in ["/v3/devices", f"/v3/devices/{device}", f"/v3/devices/{device}/echo", f"/v2/endpoints/{device}",
+                 "/v2/subscriptions", "/v2/notification/channel", "/sim/v1/devices", "/sim/v1/clock"]:  # fmt: skip
+        assert server.call(key, "GET", path).headers["Content-Type"] == "application/json", path
+    answer = server.call(key, "DELETE", "/v2/subscriptions")
+    assert (answer.status_code, answer.get_data(), answer.headers.get("Content-Type")) == (204, b"", None)
+
+
+def test_every_operation_with_a_key_refuses_an_unknown_parameter(server, key, refused):
+    tried = 0
+    for rule in server.app.url_map.iter_rules():
+        if not server.app.view_functions[rule.endpoint].__dict__["required_scopes"]:
+            continue
+        for method in rule.methods - {"HEAD", "OPTIONS"}:
+            path = path_of(rule)
+            # The end of a poll channel is always a success.
+            if (method, path) != ("DELETE", PULL):
+                body = {} if method != "GET" else None
+                refused(server.call(key, method, f"{path}?misspelt=1", json=body), 400, "misspelt")
+                tried += 1
+    assert tried > 30
+    assert server.call(key, "DELETE", f"{PULL}?misspelt=1").status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/openapi.json"])
+def test_what_needs_no_key_takes_an_unknown_parameter(server, path):
+    assert server.call(None, "GET", f"{path}?misspelt=1").status_code == 200
+
+
+def test_who_has_no_key_is_told_that_before_an_unknown_parameter(server, refused):
+    refused(server.call(None, "GET", f"{PULL}?aftr=1"), 401)

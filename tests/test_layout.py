@@ -1,0 +1,109 @@
+"""The picture of the layout in CONTRIBUTING shows every room there is, each with the first sentence of its docstring.
+
+``python tests/test_layout.py`` draws it anew.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / ".github" / "CONTRIBUTING.md"
+PAGES = sorted((ROOT / ".github").rglob("*.md"))
+PICTURE = re.compile(r"(?<=```text\n)mirror_sdk/\n.*?(?=```)", re.DOTALL)
+WITHOUT_MODULES = {
+    "mirror_sdk/wire/examples": "One object of the interface in a file, which models and description are tested with.",
+    "mirror_server/page": "The page for people, as the browser gets it.",
+    "mirror_server/store/migrations": "How a database gets from one version of its schema to the next.",
+    "mirror_server/store/migrations/versions": "One file for each version, numbered.",
+}
+WIDTH = 25
+BUILT = ROOT / "mirror_server" / "reference"
+
+
+def rooms(package: str) -> Iterator[Path]:
+    """The package, the modules of its top floor, and all folders, in the order in which they are drawn."""
+    top = ROOT / package
+    yield top
+    modules = [path for path in top.glob("*.py") if path.name != "__init__.py"]
+    folders = [path for path in top.rglob("*") if path.is_dir() and any(path.glob("*.*"))]
+    found = [*modules, *(path for path in folders if path.name != "__pycache__" and not path.is_relative_to(BUILT))]
+    # A folder before the modules beside it, and what is in it right behind it.
+    yield from sorted(found, key=lambda path: (path in modules, path.relative_to(top).parts))
+
+
+def sentence(path: Path) -> str:
+    """What a room is for, in one sentence."""
+    module = path / "__init__.py" if path.is_dir() else path
+    if not module.exists():
+        return WITHOUT_MODULES.get(path.relative_to(ROOT).as_posix(), "")
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    first = re.split(r"(?<=\.) (?=[A-Z`])", docstring.partition("\n")[0])[0]
+    return re.sub(r"(?::[a-z]+:)?`+([^`]+)`+", r"\1", first)
+
+
+def line(path: Path) -> str:
+    """A room in the picture."""
+    parts = path.relative_to(ROOT).parts
+    name = f"{'  ' * (len(parts) - 1)}{parts[-1]}{'/' if path.is_dir() else ''}"
+    return name if len(parts) == 1 else f"{name:<{WIDTH}} {sentence(path)}"
+
+
+def picture() -> str:
+    """The layout as it is."""
+    packages = ("mirror_sdk", "mirror_server")
+    return "\n".join("\n".join([*map(line, rooms(package)), ""]) for package in packages)
+
+
+@pytest.mark.parametrize("package", ["mirror_sdk", "mirror_server"])
+def test_each_room_says_in_a_sentence_what_it_is_for(package: str) -> None:
+    _, *inside = rooms(package)
+    assert len(inside) > 20
+    assert [path for path in inside if len(sentence(path).split()) < 3] == []
+
+
+def test_the_picture_of_the_layout_is_the_layout() -> None:
+    (drawn,) = PICTURE.findall(PAGE.read_text(encoding="utf-8"))
+    assert drawn == picture(), "draw it anew: python tests/test_layout.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`(?:python )?((?:tests|mirror_sdk|mirror_server|\.ci)/[\w./-]*\w|[\w/]+/\w+\.py)`", text)
+    above = [ROOT, *(ROOT / package for package in ("mirror_sdk", "mirror_server", "mirror_sdk/wire"))]
+    assert [name for name in named if not any((folder / name).exists() for folder in above)] == []
+    files = {path.name for top in ("mirror_sdk", "mirror_server", "tests") for path in (ROOT / top).rglob("*.*")}
+    assert set(re.findall(r"`(\w+\.(?:py|sql))`", text)) <= files
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (page.parent / link).exists()] == []
+
+
+def test_decisions_are_numbered_from_one_and_say_what_a_record_says() -> None:
+    records = [page for page in PAGES if page.parent.name == "decisions"]
+    for number, page in enumerate(records, 1):
+        text = page.read_text(encoding="utf-8")
+        assert page.name.startswith(f"{number:04}-")
+        assert text.startswith(f"# {number}. ")
+        assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Consequences"))
+        assert len(text.splitlines()) <= 25
+
+
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda form: form.stem
+)
+def test_a_form_asks_each_question_once_and_says_what_must_be_answered(form: Path) -> None:
+    read = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert read["name"]
+    assert read["description"]
+    asked = [part for part in read["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in asked}) == len(asked)
+    assert all(part["attributes"]["label"] for part in asked)
+    assert any(part.get("validations", {}).get("required") for part in asked)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PICTURE.sub(lambda _: picture(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,87 @@
+"""What a release writes, and when it refuses to; ``.ci/run`` makes one in whole and keeps nothing of it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from release import ROOT, build, dated, main, prepare
+
+IDENTITY = ("-c", "user.name=A Tester", "-c", "user.email=tester@example.com")
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+### Added
+
+- A thing.
+
+## [0.1.0] - 2026-01-01
+
+### Fixed
+
+- Another.
+"""
+PROJECT = '[project]\nname = "it"\nversion = "0.1.0"\nrequires = ["other>=0.1.0"]\n'
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    return tmp_path
+
+
+def test_version_and_date_are_written_and_a_new_section_begins(tree: Path) -> None:
+    prepare(tree, "0.2.0", "2026-02-01")
+    assert (tree / "pyproject.toml").read_text() == PROJECT.replace('version = "0.1.0"', 'version = "0.2.0"')
+    headings = re.findall("^##+ .*$", (tree / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = ["## [0.2.0] - 2026-02-01", "### Added", "## [0.1.0] - 2026-01-01", "### Fixed"]
+    assert headings == ["## [Unreleased]", *released]
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.0.9", "0.2", "v0.2.0", "0.2.0rc1"])
+def test_a_version_that_is_not_above_the_last_one_changes_nothing(tree: Path, version: str) -> None:
+    with pytest.raises(SystemExit, match=re.escape(version)):
+        prepare(tree, version, "2026-02-01")
+    assert (tree / "pyproject.toml").read_text() == PROJECT
+    assert (tree / "CHANGELOG.md").read_text() == CHANGELOG
+
+
+def test_the_first_release_has_the_version_that_is_there(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text(CHANGELOG.partition("## [0.1.0]")[0])
+    prepare(tree, "0.1.0", "2026-02-01")
+    assert "## [0.1.0] - 2026-02-01" in (tree / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changelog", "reason"),
+    [
+        (CHANGELOG.replace("- A thing.\n", ""), "nothing under Unreleased"),
+        (CHANGELOG.replace("## [Unreleased]\n", ""), "nothing under Unreleased"),
+        (CHANGELOG.replace("### Added", "### New"), "New is none of"),
+    ],
+)
+def test_a_changelog_that_tells_nothing_of_it_is_refused(changelog: str, reason: str) -> None:
+    with pytest.raises(SystemExit, match=reason):
+        dated(changelog, "0.2.0", "2026-02-01")
+
+
+def test_a_version_that_was_tagged_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in ("init -q", "commit -q --allow-empty -m first", "tag v0.1.0"):
+        subprocess.run(["git", *IDENTITY, *command.split()], cwd=tmp_path, check=True)
+    monkeypatch.setattr("release.ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["release.py", "0.1.0"])
+    with pytest.raises(SystemExit, match=r"^the tag v0\.1\.0 is there already"):
+        main()
+
+
+def test_a_step_that_fails_ends_it_with_the_command_that_failed(tree: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^no release: .*sphinx.* failed$"):
+        build(tree, tree / "doctrees")
+
+
+def test_the_changelog_of_this_project_can_be_released() -> None:
+    dated((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "99.0.0", "2026-02-01")
