@@ -166,22 +166,26 @@ def test_the_explorer_shows_what_changes_by_itself(open_notebook: Any) -> None:
 
 
 def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_notebook: Any, lab: Lab) -> None:
+    is_seen = lab.folder / "seen while a cell runs"
     notebook = open_notebook(
         f"device = add('watched'); client.subscribe(device, '{TEMPERATURE}')\n"
         f"bench.set_value(device, '{TEMPERATURE}', 39)\n"
         f"watcher = EventWatcher(client, devices=['watched'])\nwatcher",
         f"bench.set_value(device, '{TEMPERATURE}', 40.5)",
-        "import time\n"
-        f"for number in range(50, 62):\n    bench.set_value(device, '{TEMPERATURE}', number); time.sleep(1)\n"
+        "import pathlib, time\n"
+        "for number in range(120):\n"
+        f"    bench.set_value(device, '{TEMPERATURE}', 52 + number % 2); time.sleep(1)\n"
+        f"    if pathlib.Path('{is_seen}').exists():\n        break\n"
         "print('the cell is done')",
         f"bench.set_value(device, '{TEMPERATURE}', 77)",
     )
     widget = notebook.widget()
     table = widget.get_by_role("treegrid").or_(widget.get_by_role("grid")).last
-    # What was before the widget is there too, and the cell that takes twelve seconds is still running.
+    # What was before the widget is there too, and the cell goes on until that was seen.
     expect(table).to_contain_text("39.0")
     expect(table).to_contain_text("52.0")
     assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
+    is_seen.touch()
     expect(table).to_contain_text("77.0")
     expect(widget.get_by_role("img", name=re.compile("watched .* to 77"))).to_be_attached()
     assert all(time in table.inner_text() for time in ("changed at (UTC)", "received (UTC)"))
