@@ -66,7 +66,7 @@ def states(panel):
 
 def apply_live(panel):
     """Enter, preview and apply in a panel whose calls are made on another thread."""
-    until(lambda: panel.path.options)
+    until(lambda: panel.path.names)
     enter(panel)
     panel.preview_button.click()
     until(lambda: not panel.apply_button.disabled)
@@ -137,7 +137,7 @@ def test_bytes_come_as_hex_or_as_a_file(new_panel, lights):
 
 def test_a_resource_is_typed_or_taken_from_the_list_and_stays_as_it_was_written(new_panel, lights):
     panel = new_panel(lights)
-    assert f"{LEVEL} · Light Control · Dimmer" in panel.path.options
+    assert f"{LEVEL} · Light Control · Dimmer" in panel.path.names
     assert panel.field.layout.visibility == "hidden"
     for typed, path in ((f"{LEVEL} · Light Control · Dimmer", LEVEL), (f" {SWITCH}", SWITCH)):
         panel.path.value = typed
@@ -355,7 +355,7 @@ def test_a_live_panel_shows_each_write_as_it_happens_and_stops(new_panel, client
 
 def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights):
     panel = new_panel(lights, live=True)
-    until(lambda: panel.path.options)
+    until(lambda: panel.path.names)
     enter(panel)
     panel.preview_button.click()
     # The message of the field comes on another thread, later.
