@@ -1,0 +1,139 @@
+"""What is exchanged with devices over CoAP, and the interface between the socket and who speaks LwM2M on it.
+
+All of it happens on one event loop. Source: RFC 7252, RFC 7641.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Whom messages come from and go to.
+
+    Attributes:
+        address: Address and port, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+        is_secure: Whether they come by DTLS.
+        identity: As whom the peer proved itself by its pre-shared key; ``None`` without DTLS.
+    """
+
+    address: str
+    is_secure: bool = False
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to a device, or from one; ``path`` begins with a slash, the numbers are CoAP's content formats."""
+
+    method: Method
+    path: str
+    query: tuple[str, ...] = ()
+    payload: bytes = b""
+    content_format: int | None = None
+    accept: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, whole; ``code`` is written ``2.05``. ``location`` is that of what was made, as path segments."""
+
+    code: str
+    payload: bytes = b""
+    content_format: int | None = None
+    max_age_seconds: int | None = None
+    location: tuple[str, ...] = ()
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the request was done."""
+        return self.code.startswith("2.")
+
+
+class Observed(NamedTuple):
+    """The answer to a request to observe.
+
+    ``sequence`` is the Observe option of it; ``None`` where the peer answered, but observes nothing.
+    """
+
+    response: Response
+    sequence: int | None
+
+
+class Notification(NamedTuple):
+    """A message that no request waits for: of an observation, or unasked.
+
+    ``sequence`` is its Observe option; ``is_whole`` is false where it is the first block of more, which are to be read.
+    """
+
+    peer: Peer
+    token: bytes
+    sequence: int | None
+    response: Response
+    is_confirmable: bool
+    is_whole: bool
+
+
+class NoAnswer(Exception):
+    """The peer did not answer, however often it was asked."""
+
+
+class Unreachable(Exception):
+    """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone."""
+
+
+class Handler(Protocol):
+    """Who speaks with the devices; called on the event loop."""
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        """Answer a request of a device, which came whole."""
+        ...
+
+    def notified(self, notification: Notification) -> bool:
+        """Take a notification; ``False`` where its token says nothing, so that the device is told to stop."""
+        ...
+
+    def session_ended(self, peer: Peer) -> None:
+        """The DTLS session of a peer is gone: it cannot be reached before it speaks again."""
+        ...
+
+
+class Endpoint(Protocol):
+    """The sockets of one server. All methods are called on the event loop."""
+
+    async def request(self, peer: Peer, request: Request) -> Response:
+        """Ask a device; request and answer may take several blocks.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        ...
+
+    async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
+        """Begin to observe; what comes later with this token goes to :meth:`Handler.notified`.
+
+        The token is chosen by the caller, who knows it before anything can come with it.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        ...
+
+    async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
+        """End the observation that has this token.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the sockets."""
+        ...
