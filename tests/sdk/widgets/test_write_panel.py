@@ -159,6 +159,27 @@ def test_a_path_that_is_given_and_is_none_is_told_in_the_panel(new_panel, lights
     assert panel.problem_view.value == ""
 
 
+def test_a_unit_that_becomes_known_leaves_the_field_in_which_somebody_types(new_panel, client, bench):
+    unit = SET_POINT.replace("5900", "5701")
+    device_id = bench.add_device(
+        "heating", [{"path": SET_POINT, "value": "20", "writable": True}, {"path": unit, "value": "Cel"}]
+    )
+    panel = new_panel(device_id, path=SET_POINT)
+    fields, (label,) = panel.field.fields, [one for one in panel.field.children if isinstance(one, ipywidgets.Label)]
+    fields[0].value = "2"
+    assert (label.value, label.layout.display) == ("", "none")
+    client.read_value(device_id, SET_POINT)
+    client.read_value(device_id, unit)
+    panel.model.value.load()
+    panel.refresh()
+    assert (label.value, label.layout.display) == ("Cel", "inline-block")
+    assert panel.field.fields == fields
+    assert fields[0].value == "2"
+    panel.path.value = SWITCH
+    assert label.value == ""
+    assert panel.field.fields != fields
+
+
 def test_devices_are_picked_in_the_grid_and_stay_picked_while_others_are_listed(new_panel, bench, lights):
     sensor = bench.add_device("sensor", endpoint_type="Sensor")
     panel = new_panel()
