@@ -29,6 +29,9 @@ values may be given, a variable has them separated by spaces.
   variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
 - Who is believed, and who is called: ``--trust-proxy``, ``--allow-callbacks-to``.
 - What stands in the log: ``--log-format`` (``json`` for programs), ``--access-log`` or ``--no-access-log``.
+- Where real devices come: ``--coap`` (plain text; beyond this machine with ``--coap-insecure`` alone), ``--coaps``
+  (DTLS); how long after its last message a device in queue mode can be reached, ``--coap-awake-seconds``; and what they
+  may: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, ``--coap-registrations-per-minute``.
 - Simulated devices: ``--simulate`` has them, and the bench (``/sim/v1``; in Python ``Bench(client)``, and
   ``AsyncBench(client)`` with an ``AsyncMirrorClient``) to play them with; ``--seed``, ``--clock``,
   ``--answer-timeout-seconds``. With a manual clock times, expiry and the devices' rhythms stand still until the bench

@@ -39,9 +39,13 @@ function render({ model, el }) {
   el.append(label, input, list);
 
   const offer = () => {
+    const names = model.get("names");
     const typed = split(input.value);
-    const shown = fitting(model.get("names"), typed).all.slice(0, MOST_OFFERED);
-    list.replaceChildren(...shown.map((name) => Object.assign(document.createElement("option"), { value: typed.before + name })));
+    // Of names that are taken alone the browser itself shows those that hold what is typed.
+    const offered = model.get("is_list")
+      ? fitting(names, typed).all.slice(0, MOST_OFFERED).map((name) => typed.before + name)
+      : names;
+    list.replaceChildren(...offered.map((value) => Object.assign(document.createElement("option"), { value })));
   };
   const complete = (event) => {
     const typed = split(input.value);
@@ -62,12 +66,17 @@ function render({ model, el }) {
   input.addEventListener("input", offer);
   input.addEventListener("change", commit);
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Tab" && !event.shiftKey) complete(event);
+    if (event.key === "Tab" && !event.shiftKey && model.get("is_list")) complete(event);
     if (event.key === "Enter") commit();
   });
   const take = () => (input.value = model.get("value"));
   model.on("change:value", take);
-  return () => model.off("change:value", take);
+  // What is typed stays as it is, whenever the names come.
+  model.on("change:names", offer);
+  return () => {
+    model.off("change:value", take);
+    model.off("change:names", offer);
+  };
 }
 
 export default { render };

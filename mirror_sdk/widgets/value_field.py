@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         self._changed = changed
         self._form: InputForm | None = None
         self._shown: dict[widgets.Widget, object] = {}
-        self._parts: list[widgets.Widget] = []
+        self._unit_view = widgets.Label()
         self.fields: list[widgets.Widget] = []
         super().__init__(
             layout={"flex_flow": "row wrap", "align_items": "center", "min_height": "36px", "width": "100%"}
@@ -46,8 +47,12 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
             entry: What the input holds.
             name: What the value is, for people who do not see what is around it.
         """
-        if form != self._form:
-            self._form = form
+        # A unit that becomes known changes no field: somebody may be typing in it.
+        self._unit_view.value = form.unit
+        self._unit_view.layout.display = "inline-block" if form.unit else "none"
+        fields_form = replace(form, unit="")
+        if fields_form != self._form:
+            self._form = fields_form
             self._make(form)
         for field in self.fields:
             field.tooltip = name
@@ -57,13 +62,12 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
                 self._shown[field] = field.value = shown
 
     def _make(self, form: InputForm) -> None:
-        old, self.fields, self._shown = self._parts, _fields(form), {}
+        old, self.fields, self._shown = self.fields, _fields(form), {}
         for field in self.fields:
             field.observe(self._changed(partial(self._take, field)), "value")
-        self._parts = [*self.fields, *([widgets.Label(form.unit)] if form.unit else [])]
-        self.children = self._parts
-        for part in old:
-            part.close()
+        self.children = [*self.fields, self._unit_view]
+        for field in old:
+            field.close()
 
     def _take(self, field: widgets.Widget, new: Any) -> None:
         self._shown[field] = new

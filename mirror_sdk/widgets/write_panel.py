@@ -19,7 +19,8 @@ from mirror_sdk.widgets.models.device_picker import DeviceChoice, GivenDevices
 from mirror_sdk.widgets.models.value_input import path_text
 from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
 from mirror_sdk.widgets.models.write_rows import WRITE_MARKS, WriteRow
-from mirror_sdk.widgets.parts import FULL, LABELLED, CountFilter, Progress, button, row
+from mirror_sdk.widgets.name_field import NameField
+from mirror_sdk.widgets.parts import FULL, CountFilter, Progress, button, row
 from mirror_sdk.widgets.value_field import ValueField
 
 _DEVICE_COLUMNS = (Column("device", "Device"), Column("type", "Type", width=90), Column("state", "State", width=112))
@@ -190,13 +191,12 @@ class WritePanel(MirrorWidget):
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
-        self.path = widgets.Combobox(
-            path_text(value.path),
+        self.path = NameField(
+            value=path_text(value.path),
+            is_list=False,
             description="Resource",
             placeholder="its path, or choose it: /3311/0/5851",
-            continuous_update=False,
             layout=_FIELD,
-            style=LABELLED,
         )
         self.path.observe(self.changed(value.choose_path), "value")
         self.paths_view = widgets.HTML(layout=_BESIDE_LABEL)
@@ -265,7 +265,7 @@ class WritePanel(MirrorWidget):
 
     def _render_input(self) -> None:
         value = self.model.value
-        self.path.options = value.paths
+        self.path.names = value.paths
         self.paths_view.value = dim(value.paths_text)
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
         self.field.layout.visibility = "visible" if value.path else "hidden"

@@ -18,12 +18,17 @@ _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simu
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
-    """Delete all that is stored of a device, the notification logs and the rules that name it included.
+    """Delete all that is stored of a device, its key and the notification logs and rules that name it included.
 
     Returns:
         How many rows of each table, and how many rules.
     """
     rules = _erase_rules(session, device_id)
+    keys = session.run(
+        "DELETE FROM device_keys WHERE endpoint_name IN"
+        " (SELECT endpoint_name FROM devices WHERE device_id = :device_id)",
+        device_id=device_id,
+    )
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -33,7 +38,7 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
-    return rows | {"presubscription_rules": rules}
+    return rows | {"device_keys": keys, "presubscription_rules": rules}
 
 
 def _erase_rules(session: Session, device_id: str) -> int:

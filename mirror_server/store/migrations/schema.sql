@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0012');
+INSERT INTO "alembic_version" VALUES('0013');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -43,6 +43,13 @@ CREATE TABLE commands (
   finished_at BIGINT,
   UNIQUE (app_id, async_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
+);
+CREATE TABLE device_keys (
+  endpoint_name TEXT NOT NULL,
+  identity TEXT NOT NULL,
+  secret BLOB NOT NULL,
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (endpoint_name)
 );
 CREATE TABLE devices (
   device_id TEXT NOT NULL,
@@ -158,4 +165,5 @@ CREATE INDEX commands_waiting ON commands (device_id, command_id) WHERE finished
 CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NULL;
 CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
+CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
 DELETE FROM "sqlite_sequence";

@@ -120,6 +120,29 @@ def test_a_value_is_written_and_another_rejected_with_the_mouse(open_panel: Any,
     assert notebook.wrong == []
 
 
+def test_what_is_typed_stays_where_the_resources_of_a_device_come_meanwhile(open_panel: Any, lab: Lab) -> None:
+    is_typed = lab.folder / "a path is typed"
+    notebook, panel = open_panel(
+        "import pathlib, time\n"
+        "read = client.get_device\n"
+        "def late(device_id):\n"
+        f"    while not pathlib.Path('{is_typed}').exists():\n        time.sleep(0.1)\n"
+        "    return read(device_id)\n"
+        "client.get_device = late\n"
+        "WritePanel(client, [add('late-a'), add('late-b')])"
+    )
+    resource = panel.get_by_label("Resource")
+    expect(panel).to_contain_text("reading the resources of late-a")
+    resource.press_sequentially(LEVEL)
+    is_typed.touch()
+    expect(panel).to_contain_text("listed is what late-a has")
+    expect(panel.locator("datalist option")).to_have_count(2)
+    expect(resource).to_have_value(LEVEL)
+    resource.press("Enter")
+    expect(panel.get_by_label("Value")).to_have_value("10")
+    assert notebook.wrong == []
+
+
 def test_the_same_with_the_keyboard_alone(open_panel: Any) -> None:
     notebook, panel = open_panel(
         "ids = [add('typed-a'), add('typed-b')]; bench.set_answer(ids[1], 'reject')\n"

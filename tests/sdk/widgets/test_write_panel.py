@@ -66,7 +66,7 @@ def states(panel):
 
 def apply_live(panel):
     """Enter, preview and apply in a panel whose calls are made on another thread."""
-    until(lambda: panel.path.options)
+    until(lambda: panel.path.names)
     enter(panel)
     panel.preview_button.click()
     until(lambda: not panel.apply_button.disabled)
@@ -137,7 +137,7 @@ def test_bytes_come_as_hex_or_as_a_file(new_panel, lights):
 
 def test_a_resource_is_typed_or_taken_from_the_list_and_stays_as_it_was_written(new_panel, lights):
     panel = new_panel(lights)
-    assert f"{LEVEL} · Light Control · Dimmer" in panel.path.options
+    assert f"{LEVEL} · Light Control · Dimmer" in panel.path.names
     assert panel.field.layout.visibility == "hidden"
     for typed, path in ((f"{LEVEL} · Light Control · Dimmer", LEVEL), (f" {SWITCH}", SWITCH)):
         panel.path.value = typed
@@ -157,6 +157,27 @@ def test_a_path_that_is_given_and_is_none_is_told_in_the_panel(new_panel, lights
     assert told in panel.problem_view.value
     panel.path.value = LEVEL
     assert panel.problem_view.value == ""
+
+
+def test_a_unit_that_becomes_known_leaves_the_field_in_which_somebody_types(new_panel, client, bench):
+    unit = SET_POINT.replace("5900", "5701")
+    device_id = bench.add_device(
+        "heating", [{"path": SET_POINT, "value": "20", "writable": True}, {"path": unit, "value": "Cel"}]
+    )
+    panel = new_panel(device_id, path=SET_POINT)
+    fields, (label,) = panel.field.fields, [one for one in panel.field.children if isinstance(one, ipywidgets.Label)]
+    fields[0].value = "2"
+    assert (label.value, label.layout.display) == ("", "none")
+    client.read_value(device_id, SET_POINT)
+    client.read_value(device_id, unit)
+    panel.model.value.load()
+    panel.refresh()
+    assert (label.value, label.layout.display) == ("Cel", "inline-block")
+    assert panel.field.fields == fields
+    assert fields[0].value == "2"
+    panel.path.value = SWITCH
+    assert label.value == ""
+    assert panel.field.fields != fields
 
 
 def test_devices_are_picked_in_the_grid_and_stay_picked_while_others_are_listed(new_panel, bench, lights):
@@ -355,7 +376,7 @@ def test_a_live_panel_shows_each_write_as_it_happens_and_stops(new_panel, client
 
 def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights):
     panel = new_panel(lights, live=True)
-    until(lambda: panel.path.options)
+    until(lambda: panel.path.names)
     enter(panel)
     panel.preview_button.click()
     # The message of the field comes on another thread, later.
