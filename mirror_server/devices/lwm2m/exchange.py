@@ -86,6 +86,10 @@ class Unreachable(Exception):
     """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone."""
 
 
+class CannotListen(Exception):
+    """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
+
+
 class Handler(Protocol):
     """Who speaks with the devices; called on the event loop."""
 
