@@ -1,0 +1,179 @@
+"""The real devices that are registered, in memory: lean, because there may be many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.lwm2m.exchange import Peer
+from mirror_server.store.registrations import KnownDevice, StoredRegistration
+
+if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.observations import Observed
+
+
+@dataclass(slots=True, eq=False)
+class RegisteredDevice:
+    """A real device while it is registered.
+
+    Attributes:
+        device_id: Its id in the directory.
+        endpoint_name: The name it registered.
+        location: The last part of the path it updates its registration under.
+        peer: Where it is reached.
+        version: Of LwM2M: ``1.0`` or ``1.1``.
+        binding: The binding mode it said, as it said it.
+        queue_mode: Whether it listens only for a while after each message of its own.
+        lifetime_seconds: For how long the registration holds without an update.
+        expires_at: When it ends without an update.
+        links_hash: Of what it said of its objects.
+        tokens: With which tokens it sends values unasked, in hexadecimal, and of which paths.
+        heard_at: When its last message came, or in queue mode 0 where it is known to sleep.
+        is_known_address: Whether something came from its address since the service started.
+        is_silent: Whether it left the last request unanswered, and nothing came from it since.
+        is_reachable: False where nothing can be sent to it before it makes contact.
+        observed: What it sends on its own account, by path.
+        formats: Content formats to ask for where it is not text, by path.
+        turn: Held by the one request that is under way.
+    """
+
+    device_id: str
+    endpoint_name: str
+    location: str
+    peer: Peer
+    version: str
+    binding: str
+    queue_mode: bool
+    lifetime_seconds: int
+    expires_at: Instant
+    links_hash: bytes
+    tokens: Mapping[str, str]
+    heard_at: Instant
+    is_known_address: bool = True
+    is_silent: bool = False
+    is_reachable: bool = True
+    observed: dict[str, Observed] = field(default_factory=dict)
+    formats: dict[str, int] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def from_store(cls, known: KnownDevice) -> RegisteredDevice:
+        """A device as it was when the service ended; whether it is still at its address is not known."""
+        stored = known.registration
+        return cls(
+            device_id=stored.device_id,
+            endpoint_name=known.endpoint_name,
+            location=stored.location,
+            peer=Peer(stored.address, stored.is_secure, stored.identity),
+            version=stored.version,
+            binding=stored.binding,
+            queue_mode=known.queue_mode,
+            lifetime_seconds=known.lifetime_seconds,
+            expires_at=known.expires_at,
+            links_hash=stored.links_hash,
+            tokens=stored.tokens,
+            heard_at=known.last_contact_at,
+            is_known_address=False,
+        )
+
+    def to_store(self) -> StoredRegistration:
+        """What is kept of it for the time after a restart."""
+        return StoredRegistration(
+            device_id=self.device_id,
+            location=self.location,
+            address=self.peer.address,
+            is_secure=self.peer.is_secure,
+            identity=self.peer.identity,
+            version=self.version,
+            binding=self.binding,
+            links_hash=self.links_hash,
+            tokens=self.tokens,
+        )
+
+    def is_awake(self, now: Instant, awake_seconds: float) -> bool:
+        """Whether it listens; ``awake_seconds`` is for how long one in queue mode does after a message."""
+        if not self.is_reachable or now >= self.expires_at:
+            return False
+        return not self.queue_mode or now < after_seconds(self.heard_at, awake_seconds)
+
+    def may_be(self, peer: Peer) -> bool:
+        """Whether a message with an unguessable token of this device may have come from a peer.
+
+        Over DTLS it is the identity that says so. In plain text it is the host: a router may give a device another
+        port at any time.
+        """
+        if peer == self.peer:
+            return True
+        if peer.is_secure or self.peer.is_secure:
+            return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
+        return _host(peer) == _host(self.peer)
+
+    def renew(self, now: Instant) -> None:
+        """It registered, or updated its registration."""
+        self.expires_at = after_seconds(now, self.lifetime_seconds)
+
+
+def _host(peer: Peer) -> str:
+    return peer.address.rpartition(":")[0]
+
+
+class Registry:
+    """The registered devices by what they are looked for."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, RegisteredDevice] = {}
+        self._by_location: dict[str, RegisteredDevice] = {}
+        self._by_name: dict[str, RegisteredDevice] = {}
+        # One socket may be that of several devices: of a gateway, or of a test.
+        self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[RegisteredDevice]:
+        return iter(list(self._by_id.values()))
+
+    def add(self, device: RegisteredDevice) -> None:
+        """Take in a device, which nobody else is any more."""
+        self._by_id[device.device_id] = device
+        self._by_location[device.location] = device
+        self._by_name[device.endpoint_name] = device
+        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
+
+    def remove(self, device: RegisteredDevice) -> None:
+        """Let go of a device."""
+        if self._by_id.get(device.device_id) is device:
+            del self._by_id[device.device_id]
+            del self._by_location[device.location]
+            del self._by_name[device.endpoint_name]
+            self.leave_peer(device)
+
+    def leave_peer(self, device: RegisteredDevice) -> None:
+        """The device is not at its address any more."""
+        there = self._by_peer.get(device.peer, {})
+        there.pop(device.device_id, None)
+        if not there:
+            self._by_peer.pop(device.peer, None)
+
+    def join_peer(self, device: RegisteredDevice) -> None:
+        """The device is at the address it bears now."""
+        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
+
+    def by_id(self, device_id: str) -> RegisteredDevice | None:
+        """The device with this id."""
+        return self._by_id.get(device_id)
+
+    def by_location(self, location: str) -> RegisteredDevice | None:
+        """The device that updates its registration there."""
+        return self._by_location.get(location)
+
+    def by_name(self, endpoint_name: str) -> RegisteredDevice | None:
+        """The device with this endpoint name."""
+        return self._by_name.get(endpoint_name)
+
+    def at(self, peer: Peer) -> list[RegisteredDevice]:
+        """The devices at a peer; mostly one."""
+        return list(self._by_peer.get(peer, {}).values())
