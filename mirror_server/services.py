@@ -21,6 +21,7 @@ from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
+from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.pacing import Pacing
@@ -111,6 +112,7 @@ class Services:
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
+        self.connections = ConnectionService(self.devices, self._simulator)
         self.bench = self._bench()
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)

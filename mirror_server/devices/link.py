@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mirror_server.core.instants import Instant
 
@@ -149,6 +149,23 @@ class Answer:
     """Of an object instance that was read whole: its resources by their paths."""
 
 
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a device is connected, as its link knows it; ``None`` where a link has no such thing, or was not told.
+
+    Attributes:
+        protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``.
+        lwm2m_version: The version of LwM2M the device registered with, as ``1.1``.
+        binding: What it said of its transport: ``U``, or ``UQ`` in queue mode.
+        address: Address and port its messages come from, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+    """
+
+    protocol: Literal["simulated", "coap", "coaps"]
+    lwm2m_version: str | None = None
+    binding: str | None = None
+    address: str | None = None
+
+
 class DeviceLink(Protocol):
     """A way to devices."""
 
@@ -158,6 +175,10 @@ class DeviceLink(Protocol):
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
+        ...
+
+    def describe(self, device_id: str) -> Connection | None:
+        """How a device is connected; ``None`` for one that did not come by this link."""
         ...
 
 
