@@ -270,8 +270,10 @@ def _check_path(session: Session, device_id: str, path: str) -> None:
 
 def _is_instance(session: Session, device_id: str, path: str) -> bool:
     """Whether it is an object instance of a real device, which is read and written whole."""
-    is_of_instance = parse_path(path).instance_id is not None and parse_path(path).resource_id is None
-    return is_of_instance and registrations.is_real(session, device_id) and resources.has_instance(session, device_id, path)
+    parts = parse_path(path)
+    if parts.instance_id is None or parts.resource_id is not None:
+        return False
+    return registrations.is_real(session, device_id) and resources.has_instance(session, device_id, path)
 
 
 def _check_queue(session: Session, device_id: str) -> None:

@@ -6,12 +6,13 @@ A registration is there for as long as the directory has its device as registere
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 import orjson
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRegistration:
@@ -25,7 +26,9 @@ class StoredRegistration:
         identity: As whom it proved itself, by DTLS.
         version: Of LwM2M: ``1.0`` or ``1.1``.
         binding: The binding mode it said, as it said it.
+        prefix: Under which path its objects are, ``/lwm2m``; ``""`` where they are at the root.
         links_hash: Of what it said of its objects: other links have another one.
+        to_discover: What it said nothing of but that it is there, and was not asked yet.
         tokens: With which tokens, in hexadecimal, it sends values nobody asked for, and of which paths.
     """
 
@@ -36,7 +39,9 @@ class StoredRegistration:
     identity: str | None
     version: str
     binding: str
+    prefix: str
     links_hash: bytes
+    to_discover: tuple[str, ...]
     tokens: Mapping[str, str]
 
 
@@ -52,24 +57,23 @@ class KnownDevice:
     last_contact_at: Instant
 
 
+_COLUMNS = [field.name for field in fields(StoredRegistration)]
+_OF_REGISTRATION = ", ".join(f"r.{name}" for name in _COLUMNS)
+
+
 def put(session: Session, registration: StoredRegistration) -> None:
     """Store the registration of a device, in the place of the one it had; nothing where the device is gone by now."""
+    values = asdict(registration) | {
+        "is_secure": int(registration.is_secure),
+        "to_discover": " ".join(registration.to_discover),
+        "tokens": orjson.dumps(dict(registration.tokens)).decode(),
+    }
+    changed = ", ".join(f"{name} = excluded.{name}" for name in values if name != "device_id")
     session.run(
-        "INSERT INTO registrations (device_id, location, address, is_secure, identity, version, binding, links_hash,"
-        " tokens) SELECT :device_id, :location, :address, :is_secure, :identity, :version, :binding, :links_hash,"
-        " :tokens FROM devices WHERE device_id = :device_id AND registered = 1"
-        " ON CONFLICT (device_id) DO UPDATE SET location = excluded.location, address = excluded.address,"
-        " is_secure = excluded.is_secure, identity = excluded.identity, version = excluded.version,"
-        " binding = excluded.binding, links_hash = excluded.links_hash, tokens = excluded.tokens",
-        device_id=registration.device_id,
-        location=registration.location,
-        address=registration.address,
-        is_secure=int(registration.is_secure),
-        identity=registration.identity,
-        version=registration.version,
-        binding=registration.binding,
-        links_hash=registration.links_hash,
-        tokens=orjson.dumps(dict(registration.tokens)).decode(),
+        f"INSERT INTO registrations ({', '.join(values)}) SELECT {', '.join(f':{name}' for name in values)}"
+        " FROM devices WHERE device_id = :device_id AND registered = 1"
+        f" ON CONFLICT (device_id) DO UPDATE SET {changed}",
+        **values,
     )
 
 
@@ -93,41 +97,22 @@ def is_real(session: Session, device_id: str) -> bool:
 def load(session: Session) -> list[KnownDevice]:
     """All registered real devices."""
     rows = session.rows(
-        "SELECT r.device_id, location, address, is_secure, identity, version, binding, links_hash, tokens,"
-        " endpoint_name, queue_mode, lifetime_seconds, registration_expires_at, last_contact_at"
-        " FROM registrations r JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
+        f"SELECT {_OF_REGISTRATION}, endpoint_name, queue_mode, lifetime_seconds, registration_expires_at,"
+        " last_contact_at FROM registrations r JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
     )
-    return [_known(*row[:9], *row[9:]) for row in rows]
+    return [_known(row) for row in rows]
 
 
-def _known(
-    device_id: str,
-    location: str,
-    address: str,
-    is_secure: int,
-    identity: str | None,
-    version: str,
-    binding: str,
-    links_hash: bytes,
-    tokens: str,
-    endpoint_name: str,
-    queue_mode: int,
-    lifetime_seconds: int,
-    expires_at: Instant,
-    last_contact_at: Instant,
-) -> KnownDevice:
-    stored = StoredRegistration(
-        device_id,
-        location,
-        address,
-        bool(is_secure),
-        identity,
-        version,
-        binding,
-        bytes(links_hash),
-        orjson.loads(tokens),
+def _known(row: Row) -> KnownDevice:
+    stored = dict(zip(_COLUMNS, row, strict=False))
+    stored["is_secure"] = bool(stored["is_secure"])
+    stored["links_hash"] = bytes(stored["links_hash"])
+    stored["to_discover"] = tuple(stored["to_discover"].split())
+    stored["tokens"] = orjson.loads(stored["tokens"])
+    endpoint_name, queue_mode, lifetime_seconds, expires_at, last_contact_at = row[len(_COLUMNS) :]
+    return KnownDevice(
+        StoredRegistration(**stored), endpoint_name, bool(queue_mode), lifetime_seconds, expires_at, last_contact_at
     )
-    return KnownDevice(stored, endpoint_name, bool(queue_mode), lifetime_seconds, expires_at, last_contact_at)
 
 
 def observe_anew(session: Session) -> None:
@@ -136,6 +121,5 @@ def observe_anew(session: Session) -> None:
     Their subscriptions stay what they are, so that only a changed value is told to anybody.
     """
     session.run(
-        "UPDATE resources SET observing = 0 WHERE observing = 1"
-        " AND device_id IN (SELECT device_id FROM registrations)"
+        "UPDATE resources SET observing = 0 WHERE observing = 1 AND device_id IN (SELECT device_id FROM registrations)"
     )

@@ -2,8 +2,8 @@
 
 A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``; or it is ``refused``,
 until the device is asked again. A single one is ``ended`` when the device's registration ends, and is kept so that its
-application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten that it
-observes: it is asked again, which is no news to anybody.
+application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten it: it
+is asked again, which is no news to anybody.
 """
 
 from __future__ import annotations
@@ -235,8 +235,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def refused(session: Session, device_id: str, path: str) -> None:
-    """The device refused a subscribe command; see :func:`ask_again`. What it still observes for others it goes on with.
-    """
+    """The device refused a subscribe command; see :func:`ask_again`. What it observes for others goes on."""
     changed = session.run(
         "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path"
         " AND (state = 'wanted' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"

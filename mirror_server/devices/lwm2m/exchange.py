@@ -25,6 +25,11 @@ class Peer:
     is_secure: bool = False
     identity: str | None = None
 
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -84,6 +89,10 @@ class NoAnswer(Exception):
 
 class Unreachable(Exception):
     """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone."""
+
+
+class CannotListen(Exception):
+    """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
 
 
 class Handler(Protocol):

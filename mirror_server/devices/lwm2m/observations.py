@@ -51,7 +51,7 @@ class Observations:
     """All that devices observe, by token and by path."""
 
     def __init__(self) -> None:
-        # Tokens chosen here are told apart by themselves; those that devices chose are short, and each peer has its own.
+        # Tokens chosen here are told apart by themselves; those of devices are short, and each peer has its own.
         self._asked: dict[bytes, Observed] = {}
         self._unasked: dict[tuple[Peer, bytes], Observed] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.lwm2m.exchange import Peer
@@ -29,7 +29,9 @@ class RegisteredDevice:
         queue_mode: Whether it listens only for a while after each message of its own.
         lifetime_seconds: For how long the registration holds without an update.
         expires_at: When it ends without an update.
+        prefix: Under which path its objects are; ``""`` where they are at the root.
         links_hash: Of what it said of its objects.
+        to_discover: What it registered without saying which resources it has, and was not asked yet.
         tokens: With which tokens it sends values unasked, in hexadecimal, and of which paths.
         heard_at: When its last message came, or in queue mode 0 where it is known to sleep.
         is_known_address: Whether something came from its address since the service started.
@@ -38,6 +40,7 @@ class RegisteredDevice:
         observed: What it sends on its own account, by path.
         formats: Content formats to ask for where it is not text, by path.
         turn: Held by the one request that is under way.
+        exchange: Waits for the answer to it.
     """
 
     device_id: str
@@ -49,7 +52,9 @@ class RegisteredDevice:
     queue_mode: bool
     lifetime_seconds: int
     expires_at: Instant
+    prefix: str
     links_hash: bytes
+    to_discover: tuple[str, ...]
     tokens: Mapping[str, str]
     heard_at: Instant
     is_known_address: bool = True
@@ -58,6 +63,7 @@ class RegisteredDevice:
     observed: dict[str, Observed] = field(default_factory=dict)
     formats: dict[str, int] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    exchange: asyncio.Task[Any] | None = None
 
     @classmethod
     def from_store(cls, known: KnownDevice) -> RegisteredDevice:
@@ -73,7 +79,9 @@ class RegisteredDevice:
             queue_mode=known.queue_mode,
             lifetime_seconds=known.lifetime_seconds,
             expires_at=known.expires_at,
+            prefix=stored.prefix,
             links_hash=stored.links_hash,
+            to_discover=stored.to_discover,
             tokens=stored.tokens,
             heard_at=known.last_contact_at,
             is_known_address=False,
@@ -89,15 +97,21 @@ class RegisteredDevice:
             identity=self.peer.identity,
             version=self.version,
             binding=self.binding,
+            prefix=self.prefix,
             links_hash=self.links_hash,
+            to_discover=self.to_discover,
             tokens=self.tokens,
         )
 
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
         """Whether it listens; ``awake_seconds`` is for how long one in queue mode does after a message."""
-        if not self.is_reachable or now >= self.expires_at:
+        if not (self.is_reachable and self.is_registered(now)):
             return False
         return not self.queue_mode or now < after_seconds(self.heard_at, awake_seconds)
+
+    def is_registered(self, now: Instant) -> bool:
+        """Whether its lifetime has not ended."""
+        return now < self.expires_at
 
     def may_be(self, peer: Peer) -> bool:
         """Whether a message with an unguessable token of this device may have come from a peer.
@@ -109,15 +123,16 @@ class RegisteredDevice:
             return True
         if peer.is_secure or self.peer.is_secure:
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
-        return _host(peer) == _host(self.peer)
+        return peer.host == self.peer.host
 
     def renew(self, now: Instant) -> None:
         """It registered, or updated its registration."""
         self.expires_at = after_seconds(now, self.lifetime_seconds)
 
-
-def _host(peer: Peer) -> str:
-    return peer.address.rpartition(":")[0]
+    def give_up_exchange(self) -> None:
+        """Wait no more for the answer to the request that is under way: it went to where the device is no more."""
+        if self.exchange is not None:
+            self.exchange.cancel()
 
 
 class Registry:
@@ -129,6 +144,7 @@ class Registry:
         self._by_name: dict[str, RegisteredDevice] = {}
         # One socket may be that of several devices: of a gateway, or of a test.
         self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
+        self._by_identity: dict[str, RegisteredDevice] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -141,7 +157,9 @@ class Registry:
         self._by_id[device.device_id] = device
         self._by_location[device.location] = device
         self._by_name[device.endpoint_name] = device
-        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
+        if device.peer.identity is not None:
+            self._by_identity[device.peer.identity] = device
+        self.join_peer(device)
 
     def remove(self, device: RegisteredDevice) -> None:
         """Let go of a device."""
@@ -149,6 +167,8 @@ class Registry:
             del self._by_id[device.device_id]
             del self._by_location[device.location]
             del self._by_name[device.endpoint_name]
+            if self._by_identity.get(device.peer.identity or "") is device:
+                del self._by_identity[device.peer.identity or ""]
             self.leave_peer(device)
 
     def leave_peer(self, device: RegisteredDevice) -> None:
@@ -173,6 +193,13 @@ class Registry:
     def by_name(self, endpoint_name: str) -> RegisteredDevice | None:
         """The device with this endpoint name."""
         return self._by_name.get(endpoint_name)
+
+    def of_peer(self, peer: Peer) -> RegisteredDevice | None:
+        """The device a peer is: over DTLS by its identity, wherever it is; otherwise who registered last from there."""
+        if peer.identity is not None:
+            return self._by_identity.get(peer.identity)
+        there = self.at(peer)
+        return there[-1] if there else None
 
     def at(self, peer: Peer) -> list[RegisteredDevice]:
         """The devices at a peer; mostly one."""

@@ -21,6 +21,8 @@ def upgrade() -> None:
         sa.Column("identity", TEXT),
         sa.Column("version", TEXT, nullable=False),
         sa.Column("binding", TEXT, nullable=False),
+        sa.Column("prefix", TEXT, nullable=False),
         sa.Column("links_hash", sa.LargeBinary, nullable=False),
+        sa.Column("to_discover", TEXT, nullable=False),
         sa.Column("tokens", TEXT, nullable=False),
     )
