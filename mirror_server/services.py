@@ -13,6 +13,7 @@ from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
+from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
 from mirror_server.notifications.log import NotificationLog
@@ -52,9 +53,11 @@ class Services:
 
     Raises:
         DatabaseError: The database cannot be used.
+        CannotListen: Real devices cannot come where the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
+        check_listening(settings)
         self.settings = settings
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)

@@ -29,7 +29,7 @@ from mirror_sdk.values.declared import (
 from mirror_sdk.values.value import PythonValue, ValueKind
 
 _FLOAT = re.compile(r"[+-]?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]{1,3})?")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_LONGEST_INTEGER = 20
 
 
 def _read_float(text: str) -> float | None:
@@ -42,10 +42,14 @@ def _read_float(text: str) -> float | None:
 
 
 def _read_integer(text: str, allowed: range = SIGNED_64) -> int | None:
-    if not _INTEGER.fullmatch(text):
+    """A whole number; devices print one as ``13.0`` and ``1.300000e+01``, too."""
+    if not _FLOAT.fullmatch(text):
         return None
-    number = int(text)
-    return number if number in allowed else None
+    number = Decimal(text)
+    # The exponent may be anything: an integer of a thousand digits is not worked out.
+    if number.adjusted() >= _LONGEST_INTEGER or number != number.to_integral_value():
+        return None
+    return int(number) if int(number) in allowed else None
 
 
 def _read_unsigned(text: str) -> int | None:

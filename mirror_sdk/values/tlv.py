@@ -53,6 +53,27 @@ def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
     return {found: _reading(content, found) for found, content in values.items()}
 
 
+def split_tlv(raw: bytes, path: str) -> dict[str, bytes]:
+    """The payload as one TLV a resource, with all its instances, by path.
+
+    Raises:
+        Unreadable: The bytes are no TLV, or do not belong to the path.
+    """
+    asked = _ids(path)
+    if len(asked) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+        return dict.fromkeys((_path(ids) for ids, _ in _values(raw, asked, lowest=1)), raw)
+    entries: dict[tuple[int, ...], bytes] = {}
+    instances: dict[tuple[int, ...], bytes] = {}
+    for ids, content in _values(raw, asked, lowest=1):
+        if len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+            resource = ids[:-1]
+            instances[resource] = instances.get(resource, b"") + _entry(_Kind.RESOURCE_INSTANCE, ids[-1], content)
+        else:
+            entries[ids] = _entry(_Kind.RESOURCE, ids[-1], content)
+    multiple = {ids: _entry(_Kind.MULTIPLE_RESOURCE, ids[-1], content) for ids, content in instances.items()}
+    return {_path(ids): entry for ids, entry in (entries | multiple).items()}
+
+
 def _path(ids: tuple[int, ...]) -> str:
     return "".join(f"/{number}" for number in ids)
 

@@ -94,6 +94,16 @@ def put(session: Session, device: DeviceRow) -> None:
     revisions.note_change(session, [device.device_id])
 
 
+def rename(session: Session, device_id: str, endpoint_name: str) -> None:
+    """Give a device another endpoint name, which no other one has."""
+    session.run(
+        "UPDATE devices SET endpoint_name = :endpoint_name WHERE device_id = :device_id",
+        device_id=device_id,
+        endpoint_name=endpoint_name,
+    )
+    revisions.note_change(session, [device_id])
+
+
 def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
     """Note that the device updated its registration, or that this ended."""
     session.run(
