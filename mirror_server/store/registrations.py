@@ -27,6 +27,7 @@ class StoredRegistration:
         version: Of LwM2M: ``1.0`` or ``1.1``.
         binding: The binding mode it said, as it said it.
         prefix: Under which path its objects are, ``/lwm2m``; ``""`` where they are at the root.
+        structured: CoAP's numbers of the content formats it has that hold any value, the one to try first in front.
         links_hash: Of what it said of its objects: other links have another one.
         to_discover: What it said nothing of but that it is there, and was not asked yet.
         tokens: With which tokens, in hexadecimal, it sends values nobody asked for, and of which paths.
@@ -40,6 +41,7 @@ class StoredRegistration:
     version: str
     binding: str
     prefix: str
+    structured: tuple[int, ...]
     links_hash: bytes
     to_discover: tuple[str, ...]
     tokens: Mapping[str, str]
@@ -65,6 +67,7 @@ def put(session: Session, registration: StoredRegistration) -> None:
     """Store the registration of a device, in the place of the one it had; nothing where the device is gone by now."""
     values = asdict(registration) | {
         "is_secure": int(registration.is_secure),
+        "structured": " ".join(map(str, registration.structured)),
         "to_discover": " ".join(registration.to_discover),
         "tokens": orjson.dumps(dict(registration.tokens)).decode(),
     }
@@ -107,6 +110,7 @@ def _known(row: Row) -> KnownDevice:
     stored = dict(zip(_COLUMNS, row, strict=False))
     stored["is_secure"] = bool(stored["is_secure"])
     stored["links_hash"] = bytes(stored["links_hash"])
+    stored["structured"] = tuple(map(int, stored["structured"].split()))
     stored["to_discover"] = tuple(stored["to_discover"].split())
     stored["tokens"] = orjson.loads(stored["tokens"])
     endpoint_name, queue_mode, lifetime_seconds, expires_at, last_contact_at = row[len(_COLUMNS) :]

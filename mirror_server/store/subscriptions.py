@@ -2,8 +2,8 @@
 
 A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``; or it is ``refused``,
 until the device is asked again. A single one is ``ended`` when the device's registration ends, and is kept so that its
-application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten it: it
-is asked again, which is no news to anybody.
+application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten it,
+and is asked again, which is no news to anybody.
 """
 
 from __future__ import annotations

@@ -114,6 +114,16 @@ class Handler(Protocol):
 class Endpoint(Protocol):
     """The sockets of one server. All methods are called on the event loop."""
 
+    @property
+    def coap_address(self) -> tuple[str, int] | None:
+        """Where it listens without DTLS: host and port."""
+        ...
+
+    @property
+    def coaps_address(self) -> tuple[str, int] | None:
+        """Where it listens with DTLS: host and port."""
+        ...
+
     async def request(self, peer: Peer, request: Request) -> Response:
         """Ask a device; request and answer may take several blocks.
 

@@ -31,10 +31,10 @@ from mirror_server.devices.lwm2m.exchange import (
     Unreachable,
 )
 from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
-from mirror_server.devices.lwm2m.observations import Observations, Observed
+from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
-from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
 from mirror_server.store import registrations, resources
 from mirror_server.store.database import Database
 from mirror_server.store.failures import NotLeader, StorageFailed

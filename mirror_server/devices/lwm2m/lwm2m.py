@@ -66,6 +66,7 @@ class LwM2MLink:
         self._awake_seconds = awake_seconds
         self._limits = limits
         self._fleet: Fleet | None = None
+        self._endpoint: Endpoint | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] | None = None
@@ -92,7 +93,7 @@ class LwM2MLink:
     def stop(self) -> None:
         """Let go of all devices; what is stored of them stays."""
         thread, stop = self._thread, self._stop
-        self._thread = self._fleet = self._loop = self._stop = None
+        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
         if thread is not None and stop is not None and thread.is_alive():
             stop()
             thread.join(2 * _STOP_SECONDS)
@@ -124,6 +125,16 @@ class LwM2MLink:
         peer = device.peer
         return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The sockets; ``None`` while it does not listen."""
+        return self._endpoint
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The devices, for who counts them; ``None`` while it does not listen."""
+        return self._fleet
+
     async def _run(self, started: Future[None], listening: Callable[[], None] | None) -> None:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
@@ -151,7 +162,7 @@ class LwM2MLink:
         if endpoint is None:
             return
         fleet.begin(endpoint)
-        self._loop, self._fleet = loop, fleet
+        self._loop, self._fleet, self._endpoint = loop, fleet, endpoint
         try:
             if listening is None:
                 started.set_result(None)

@@ -1,50 +1,14 @@
-"""Which notification is of which resource, and which of two came first. Source: RFC 7641; LwM2M core, observation."""
+"""Which notification is of which resource. Source: RFC 7641; LwM2M core, observation."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 
-from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import Notification, Peer
-from mirror_server.devices.lwm2m.registry import RegisteredDevice
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 
 _TOKEN_BYTES = 8
 """The longest there is: who does not see the traffic cannot guess it."""
-
-_HALF_OF_SEQUENCES = 1 << 23
-_SEQUENCE_LIVES_MILLISECONDS = 128_000
-
-
-@dataclass(slots=True)
-class Observed:
-    """A resource that a device sends on its own account.
-
-    Attributes:
-        device: The device.
-        path: The resource.
-        token: What its notifications bear.
-        is_asked: Whether it was asked to; false where it said at its registration that it would.
-        sequence: The number of the newest notification; ``None`` before one that has a number.
-        heard_at: When that came.
-    """
-
-    device: RegisteredDevice
-    path: str
-    token: bytes
-    is_asked: bool = True
-    sequence: int | None = None
-    heard_at: Instant = 0
-
-    def is_news(self, sequence: int | None, now: Instant) -> bool:
-        """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
-        last = self.sequence
-        if sequence is not None and last is not None and now <= self.heard_at + _SEQUENCE_LIVES_MILLISECONDS:
-            ahead = (sequence - last) % (2 * _HALF_OF_SEQUENCES)
-            if not 0 < ahead < _HALF_OF_SEQUENCES:
-                return False
-        self.sequence, self.heard_at = sequence, now
-        return True
 
 
 class Observations:

@@ -32,6 +32,7 @@ from mirror_server.devices.lwm2m.registration import (
     read_update,
 )
 from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
+from mirror_server.devices.lwm2m.requests import structured_formats
 from mirror_server.store import device_keys, devices, registrations, resources
 from mirror_server.store.database import Database
 
@@ -241,6 +242,7 @@ class Registrar:
             lifetime_seconds=parameters.lifetime_seconds,
             expires_at=after_seconds(now, parameters.lifetime_seconds),
             prefix=links.prefix,
+            structured=structured_formats(parameters.version, links.content_formats),
             links_hash=links_hash,
             to_discover=links.to_discover if has_changed else unknown,
             tokens=_tokens(links.resources),
@@ -260,7 +262,7 @@ class Registrar:
         # What is under way goes on where the address is the same.
         device.turn = former.turn
         if former.links_hash == device.links_hash:
-            device.formats = former.formats
+            device.read_formats, device.write_formats = former.read_formats, former.write_formats
         if former.peer != device.peer:
             former.give_up_exchange()
 
@@ -312,6 +314,7 @@ class Registrar:
     async def _take_links(self, device: RegisteredDevice, links: Links, payload: bytes) -> None:
         device.links_hash = hashlib.blake2b(payload, digest_size=8).digest()
         device.prefix = links.prefix
+        device.structured = structured_formats(device.version, links.content_formats)
         former, device.tokens = device.tokens, _tokens(links.resources)
         for path in former.values():
             if path not in device.tokens.values():

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.lwm2m.exchange import Peer
+from mirror_server.devices.lwm2m.registration import Version
 from mirror_server.store.registrations import KnownDevice, StoredRegistration
 
-if TYPE_CHECKING:
-    from mirror_server.devices.lwm2m.observations import Observed
+_HALF_OF_SEQUENCES = 1 << 23
+_SEQUENCE_LIVES_MILLISECONDS = 128_000
 
 
 @dataclass(slots=True, eq=False)
@@ -24,12 +25,13 @@ class RegisteredDevice:
         endpoint_name: The name it registered.
         location: The last part of the path it updates its registration under.
         peer: Where it is reached.
-        version: Of LwM2M: ``1.0`` or ``1.1``.
+        version: Of LwM2M.
         binding: The binding mode it said, as it said it.
         queue_mode: Whether it listens only for a while after each message of its own.
         lifetime_seconds: For how long the registration holds without an update.
         expires_at: When it ends without an update.
         prefix: Under which path its objects are; ``""`` where they are at the root.
+        structured: The content formats it has that hold any value, the one to try first in front.
         links_hash: Of what it said of its objects.
         to_discover: What it registered without saying which resources it has, and was not asked yet.
         tokens: With which tokens it sends values unasked, in hexadecimal, and of which paths.
@@ -38,7 +40,8 @@ class RegisteredDevice:
         is_silent: Whether it left the last request unanswered, and nothing came from it since.
         is_reachable: False where nothing can be sent to it before it makes contact.
         observed: What it sends on its own account, by path.
-        formats: Content formats to ask for where it is not text, by path.
+        read_formats: Content formats to read in where it is not the first to be tried, by path.
+        write_formats: The same to write in.
         turn: Held by the one request that is under way.
         exchange: Waits for the answer to it.
     """
@@ -47,12 +50,13 @@ class RegisteredDevice:
     endpoint_name: str
     location: str
     peer: Peer
-    version: str
+    version: Version
     binding: str
     queue_mode: bool
     lifetime_seconds: int
     expires_at: Instant
     prefix: str
+    structured: tuple[int, ...]
     links_hash: bytes
     to_discover: tuple[str, ...]
     tokens: Mapping[str, str]
@@ -61,7 +65,8 @@ class RegisteredDevice:
     is_silent: bool = False
     is_reachable: bool = True
     observed: dict[str, Observed] = field(default_factory=dict)
-    formats: dict[str, int] = field(default_factory=dict)
+    read_formats: dict[str, int] = field(default_factory=dict)
+    write_formats: dict[str, int] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
 
@@ -74,12 +79,13 @@ class RegisteredDevice:
             endpoint_name=known.endpoint_name,
             location=stored.location,
             peer=Peer(stored.address, stored.is_secure, stored.identity),
-            version=stored.version,
+            version="1.1" if stored.version == "1.1" else "1.0",
             binding=stored.binding,
             queue_mode=known.queue_mode,
             lifetime_seconds=known.lifetime_seconds,
             expires_at=known.expires_at,
             prefix=stored.prefix,
+            structured=stored.structured,
             links_hash=stored.links_hash,
             to_discover=stored.to_discover,
             tokens=stored.tokens,
@@ -98,6 +104,7 @@ class RegisteredDevice:
             version=self.version,
             binding=self.binding,
             prefix=self.prefix,
+            structured=self.structured,
             links_hash=self.links_hash,
             to_discover=self.to_discover,
             tokens=self.tokens,
@@ -133,6 +140,39 @@ class RegisteredDevice:
         """Wait no more for the answer to the request that is under way: it went to where the device is no more."""
         if self.exchange is not None:
             self.exchange.cancel()
+
+
+@dataclass(slots=True)
+class Observed:
+    """A resource that a device sends on its own account.
+
+    Attributes:
+        device: The device.
+        path: The resource.
+        token: What its notifications bear.
+        is_asked: Whether it was asked to; false where it said at its registration that it would.
+        sequence: The number of the newest notification; ``None`` before one that has a number.
+        heard_at: When that came.
+        is_being_read: Whether its value is going to be read, because it was too long for a notification.
+    """
+
+    device: RegisteredDevice
+    path: str
+    token: bytes
+    is_asked: bool = True
+    sequence: int | None = None
+    heard_at: Instant = 0
+    is_being_read: bool = False
+
+    def is_news(self, sequence: int | None, now: Instant) -> bool:
+        """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
+        last = self.sequence
+        if sequence is not None and last is not None and now <= self.heard_at + _SEQUENCE_LIVES_MILLISECONDS:
+            ahead = (sequence - last) % (2 * _HALF_OF_SEQUENCES)
+            if not 0 < ahead < _HALF_OF_SEQUENCES:
+                return False
+        self.sequence, self.heard_at = sequence, now
+        return True
 
 
 class Registry:

@@ -111,6 +111,7 @@ CREATE TABLE registrations (
   version TEXT NOT NULL,
   binding TEXT NOT NULL,
   prefix TEXT NOT NULL,
+  structured TEXT NOT NULL,
   links_hash BLOB NOT NULL,
   to_discover TEXT NOT NULL,
   tokens TEXT NOT NULL,

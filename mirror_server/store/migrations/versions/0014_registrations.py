@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("version", TEXT, nullable=False),
         sa.Column("binding", TEXT, nullable=False),
         sa.Column("prefix", TEXT, nullable=False),
+        sa.Column("structured", TEXT, nullable=False),
         sa.Column("links_hash", sa.LargeBinary, nullable=False),
         sa.Column("to_discover", TEXT, nullable=False),
         sa.Column("tokens", TEXT, nullable=False),
