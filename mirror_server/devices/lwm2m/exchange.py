@@ -95,6 +95,33 @@ class CannotListen(Exception):
     """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
 
 
+@dataclass(slots=True)
+class Counts:
+    """What was received and sent since the sockets were opened, as messages.
+
+    ``dropped`` are datagrams that led to nothing, ``sessions`` the DTLS sessions there are now.
+    """
+
+    requests_received: int = 0
+    responses_received: int = 0
+    notifications_received: int = 0
+    acknowledgements_received: int = 0
+    resets_received: int = 0
+    requests_sent: int = 0
+    responses_sent: int = 0
+    acknowledgements_sent: int = 0
+    resets_sent: int = 0
+    retransmissions: int = 0
+    duplicates: int = 0
+    unanswered: int = 0
+    unreachable: int = 0
+    refused: int = 0
+    dropped: int = 0
+    handshakes: int = 0
+    handshake_failures: int = 0
+    sessions: int = 0
+
+
 class Handler(Protocol):
     """Who speaks with the devices; called on the event loop."""
 
@@ -112,7 +139,12 @@ class Handler(Protocol):
 
 
 class Endpoint(Protocol):
-    """The sockets of one server. All methods are called on the event loop."""
+    """The sockets of one server. All methods are called on the event loop; the counts may be read anywhere."""
+
+    @property
+    def counts(self) -> Counts:
+        """What went through them."""
+        ...
 
     @property
     def coap_address(self) -> tuple[str, int] | None:
