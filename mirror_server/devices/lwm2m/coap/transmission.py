@@ -61,6 +61,18 @@ class _Taken:
     answer: bytes | None = None
 
 
+_Key = tuple[str, int, bytes]
+
+
+def _key(peer: Peer, message: Message) -> _Key:
+    """By what a message is known again.
+
+    With its token: a device that starts anew may count its messages from the same number, and then it says something
+    new.
+    """
+    return peer.address, message.message_id, message.token
+
+
 class Transmission:
     """The messages of one socket."""
 
@@ -72,8 +84,8 @@ class Transmission:
         self._loop = asyncio.get_running_loop()
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[_Exchange]] = {}
-        self._taken: OrderedDict[tuple[str, int], _Taken] = OrderedDict()
-        self._unacknowledged: dict[tuple[str, int], asyncio.TimerHandle] = {}
+        self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
         self.transport: Transport
 
     def received(self, peer: Peer, datagram: bytes) -> None:
@@ -116,7 +128,7 @@ class Transmission:
         """Send the answer to a request: with its acknowledgement, or after it."""
         self._counts.responses_sent += 1
         response.token = request.token
-        key = (peer.address, request.message_id)
+        key = _key(peer, request)
         timer = self._unacknowledged.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -190,7 +202,7 @@ class Transmission:
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
             self._acknowledge(peer, message)
-            self._remember((peer.address, message.message_id), _acknowledgement(message).encode())
+            self._remember(_key(peer, message), _acknowledgement(message).encode())
         self._forget(exchange)
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_result(message)
@@ -221,7 +233,7 @@ class Transmission:
 
     def _acknowledged_again(self, peer: Peer, message: Message) -> bool:
         """Whether it is an answer that came before, whose acknowledgement got lost."""
-        taken = self._taken.get((peer.address, message.message_id))
+        taken = self._taken.get(_key(peer, message))
         if taken is None or taken.answer is None or taken.answer != _acknowledgement(message).encode():
             return False
         self._counts.duplicates += 1
@@ -251,7 +263,7 @@ class Transmission:
             exchange.timer = self._loop.call_later(wait, self._again, exchange)
 
     def _request_received(self, peer: Peer, request: Message) -> None:
-        key = (peer.address, request.message_id)
+        key = _key(peer, request)
         taken = self._taken.get(key)
         if taken is not None and taken.until > self._loop.time():
             self._counts.duplicates += 1
@@ -267,12 +279,13 @@ class Transmission:
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
         """Say that a request came, whose answer takes its time."""
-        del self._unacknowledged[peer.address, request.message_id]
+        key = _key(peer, request)
+        del self._unacknowledged[key]
         acknowledgement = _acknowledgement(request)
         self._counts.acknowledgements_sent += 1
-        self._send_and_remember(peer, (peer.address, request.message_id), acknowledgement)
+        self._send_and_remember(peer, key, acknowledgement)
 
-    def _remember(self, key: tuple[str, int], answer: bytes | None) -> None:
+    def _remember(self, key: _Key, answer: bytes | None) -> None:
         now = self._loop.time()
         while self._taken:
             oldest = next(iter(self._taken.values()))
@@ -282,7 +295,7 @@ class Transmission:
         self._taken.pop(key, None)
         self._taken[key] = _Taken(now + self._tuning.exchange_lifetime_seconds, answer)
 
-    def _send_and_remember(self, peer: Peer, key: tuple[str, int], message: Message) -> None:
+    def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
         datagram = message.encode()
         taken = self._taken.get(key)
         if taken is not None:
