@@ -170,7 +170,7 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
 
 
 class Part(NamedTuple):
-    """What a payload says of one resource, as a payload of its own with ``count`` values, one an instance.
+    """What a payload says of one resource, as a payload of its own with ``value_count`` values, one an instance.
 
     ``seconds`` is the time that was told: since 1970, or below 2**28 since now; ``None`` where the format has none.
     Source: RFC 8428, 4.5.3.
@@ -179,7 +179,7 @@ class Part(NamedTuple):
     path: str
     raw: bytes
     content_type: str
-    count: int = 1
+    value_count: int = 1
     seconds: float | None = None
 
 
@@ -202,9 +202,11 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
     """
     name = media_type(content_type)
     if name == LWM2M_TLV:
-        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.count) for entry in split_tlv(raw, path)]
+        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.value_count) for entry in split_tlv(raw, path)]
     if name in _SPLIT:
-        return [Part(pack.path, pack.raw, SENML_JSON, pack.count, pack.seconds) for pack in _SPLIT[name](raw, path)]
+        return [
+            Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
+        ]
     if not is_resource(path):
         raise Unreadable(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]

@@ -85,7 +85,7 @@ class Pack(NamedTuple):
 
     path: str
     raw: bytes
-    count: int
+    value_count: int
     seconds: float
 
 

@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
     path: str
     raw: bytes
-    count: int
+    value_count: int
 
 
 def split_tlv(raw: bytes, path: str) -> list[Entry]:

@@ -41,7 +41,7 @@ def test_the_parts_say_what_the_whole_says(content_type, values):
     assert (
         python(found) == python(decode_many(whole, content_type, "/3/0")) == {p: (v, None) for p, v in values.items()}
     )
-    assert {part.path: part.count for part in parts} == {
+    assert {part.path: part.value_count for part in parts} == {
         "/".join(path.split("/")[:4]): 2 if {"/3/0/7/0", "/3/0/7/9"} <= values.keys() and "/7/" in path else 1
         for path in values
     }
@@ -61,7 +61,7 @@ def test_the_parts_of_a_tlv_say_what_it_says(payload, path):
 def test_a_part_has_the_time_of_its_record():
     pack = b'[{"bn":"/3303/0/5700","bt":1700000000,"v":1},{"v":2,"t":3},{"v":3,"t":3}]'
     parts = split(pack, SENML_JSON, "/3303/0/5700")
-    assert [(part.seconds, part.count) for part in parts] == [(1_700_000_000, 1), (1_700_000_003, 2)]
+    assert [(part.seconds, part.value_count) for part in parts] == [(1_700_000_000, 1), (1_700_000_003, 2)]
     assert decode_many(*parts[1][1:3], "/3303/0/5700")["/3303/0/5700"].python == 3
 
 

@@ -95,7 +95,7 @@ def contents(
 
 
 def _check(path: str, parts: Sequence[Part]) -> None:
-    if sum(part.count for part in parts) > MOST_VALUES:
+    if sum(part.value_count for part in parts) > MOST_VALUES:
         raise BadPayload(f"the payload holds too many values; {MOST_VALUES} are the most")
     below = path if path.endswith("/") else f"{path}/"
     for part in parts:
@@ -106,7 +106,7 @@ def _check(path: str, parts: Sequence[Part]) -> None:
 def _content(part: Part, max_age_seconds: int | None) -> Content:
     """The text or the bytes of a value, where they are read as the very same value again."""
     as_told = Content(part.raw, part.content_type, max_age_seconds)
-    if part.count > 1:
+    if part.value_count > 1:
         return as_told
     value = decode(part.raw, part.content_type, part.path)
     # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
