@@ -6,8 +6,8 @@ An access key first, then the server::
     mirror-server run --database sqlite:///mirror.db
 
 ``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
-``notifications`` (polls, webhooks, streams), ``processes`` (several of them on PostgreSQL, and what they bear), ``wsgi``
-(gunicorn, waitress).
+``notifications`` (polls, webhooks, streams), ``processes`` (several of them on PostgreSQL, and what they bear),
+``wsgi`` (gunicorn, waitress).
 
 Settings
 --------
