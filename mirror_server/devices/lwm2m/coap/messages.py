@@ -148,7 +148,8 @@ def decode(datagram: bytes) -> Message:
     message = Message(kind, code, datagram[2] << 8 | datagram[3])
     token_length = datagram[0] & 15
     if code == EMPTY:
-        if len(datagram) > 4 or token_length:
+        # A client was seen to announce its answer by an acknowledgement with an option in it: no sense, and no harm.
+        if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message with content")
         return message
     if token_length > _LONGEST_TOKEN or len(datagram) < 4 + token_length:

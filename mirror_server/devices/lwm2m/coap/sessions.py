@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
-from mirror_server.devices.lwm2m.coap.sockets import CannotListen, Receiver, Transport, sockaddr_of
-from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
+from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
+from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
 from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
-from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
+from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535
@@ -25,10 +25,6 @@ _ANCILLARY_BYTES = 1024
 _DATAGRAMS_AT_ONCE = 64
 """So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
 _MAPPED = "::ffff:"
-
-
-class CannotListen(Exception):
-    """The socket of an address cannot be opened; the text says why and what helps."""
 
 
 class Receiver(Protocol):

@@ -77,6 +77,18 @@ class _Taken:
         return self.peer is peer and self.datagram == hash(datagram)
 
 
+_Key = tuple[str, int, bytes]
+
+
+def _key(peer: Peer, message: Message) -> _Key:
+    """By what a message is known again.
+
+    With its token: a device that starts anew may count its messages from the same number, and then it says something
+    new.
+    """
+    return peer.address, message.message_id, message.token
+
+
 class Transmission:
     """The messages of one socket."""
 
@@ -88,8 +100,8 @@ class Transmission:
         self._loop = asyncio.get_running_loop()
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[_Exchange]] = {}
-        self._taken: OrderedDict[tuple[str, int], _Taken] = OrderedDict()
-        self._unacknowledged: dict[tuple[str, int], asyncio.TimerHandle] = {}
+        self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
         self.transport: Transport
 
     def received(self, peer: Peer, datagram: bytes) -> None:
@@ -132,7 +144,7 @@ class Transmission:
         """Send the answer to a request: with its acknowledgement, or after it."""
         self._counts.responses_sent += 1
         response.token = request.token
-        key = (peer.address, request.message_id)
+        key = _key(peer, request)
         if self._drop_acknowledgement(key):
             response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
             self._send_and_remember(peer, key, response)
@@ -235,7 +247,7 @@ class Transmission:
 
     def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
         """Whether a message came before; what was answered then is answered again."""
-        taken = self._taken.get((peer.address, message.message_id))
+        taken = self._taken.get(_key(peer, message))
         if taken is None or not taken.is_again(peer, datagram) or taken.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
@@ -271,12 +283,12 @@ class Transmission:
         self._counts.requests_received += 1
         self._remember(peer, request, datagram)
         if request.type == Type.CONFIRMABLE:
-            key, delay = (peer.address, request.message_id), self._tuning.empty_ack_seconds
+            key, delay = _key(peer, request), self._tuning.empty_ack_seconds
             self._drop_acknowledgement(key)
             self._unacknowledged[key] = self._loop.call_later(delay, self._acknowledge_request, peer, request)
         self._upper.request_arrived(peer, request)
 
-    def _drop_acknowledgement(self, key: tuple[str, int]) -> bool:
+    def _drop_acknowledgement(self, key: _Key) -> bool:
         """Whether a request was not acknowledged yet; from now on it is."""
         timer = self._unacknowledged.pop(key, None)
         if timer is None:
@@ -286,10 +298,11 @@ class Transmission:
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
         """Say that a request came, whose answer takes its time."""
-        del self._unacknowledged[peer.address, request.message_id]
+        key = _key(peer, request)
+        del self._unacknowledged[key]
         acknowledgement = _acknowledgement(request)
         self._counts.acknowledgements_sent += 1
-        self._send_and_remember(peer, (peer.address, request.message_id), acknowledgement)
+        self._send_and_remember(peer, key, acknowledgement)
 
     def _remember(self, peer: Peer, message: Message, datagram: bytes) -> _Taken:
         now = self._loop.time()
@@ -298,13 +311,13 @@ class Transmission:
             if oldest.until > now and len(self._taken) < self._limits.remembered_messages:
                 break
             self._taken.popitem(last=False)
-        key = (peer.address, message.message_id)
+        key = _key(peer, message)
         self._taken.pop(key, None)
         taken = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
         self._taken[key] = taken
         return taken
 
-    def _send_and_remember(self, peer: Peer, key: tuple[str, int], message: Message) -> None:
+    def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
         datagram = message.encode()
         taken = self._taken.get(key)
         if taken is not None:

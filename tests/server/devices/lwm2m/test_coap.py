@@ -143,6 +143,18 @@ async def test_a_request_whose_answer_got_lost_is_done_once_and_answered_again()
 
 
 @in_loop
+async def test_a_device_that_starts_anew_with_the_same_message_id_says_something_new() -> None:
+    registry = Registry()
+    async with speaking(registry) as (endpoint, device):
+        device.send(registration(token=b"\x01"))
+        await device.receive()
+        device.send(registration(token=b"\x02"))
+        assert (await device.receive()).token == b"\x02"
+        assert len(registry.requests) == 2
+        assert endpoint.counts.duplicates == 0
+
+
+@in_loop
 async def test_a_request_to_a_device_gets_through_losses() -> None:
     registry = Registry()
     async with speaking(registry) as (endpoint, device), relayed(endpoint, device) as relay:
@@ -168,12 +180,14 @@ async def test_silence_ends_and_the_next_request_goes_out_at_once() -> None:
         assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
 
 
+@pytest.mark.parametrize("more", [(), ((Option.CONTENT_FORMAT, b""),)])
 @in_loop
-async def test_an_answer_that_was_announced_and_never_comes_ends_too() -> None:
+async def test_an_answer_that_was_announced_and_never_comes_ends_too(more: tuple[tuple[int, bytes], ...]) -> None:
+    """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
     async with speaking() as (endpoint, device):
         reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
         asked = await device.receive()
-        device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id))
+        device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))
         with pytest.raises(NoAnswer, match="it took the request and did not answer"):
             await reading
         assert endpoint.counts.retransmissions == 0
