@@ -25,6 +25,11 @@ class Peer:
     is_secure: bool = False
     identity: str | None = None
 
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -139,6 +144,16 @@ class Endpoint(Protocol):
     @property
     def counts(self) -> Counts:
         """What went through them."""
+        ...
+
+    @property
+    def coap_address(self) -> tuple[str, int] | None:
+        """Where it listens without DTLS: host and port."""
+        ...
+
+    @property
+    def coaps_address(self) -> tuple[str, int] | None:
+        """Where it listens with DTLS: host and port."""
         ...
 
     async def request(self, peer: Peer, request: Request) -> Response:
