@@ -360,8 +360,8 @@ class Registrar:
         if now >= self._lately_ends_at:
             self._lately.clear()
             self._lately_ends_at = after_seconds(now, _MINUTE_SECONDS)
-        self._lately[peer.host] += 1
-        return self._lately[peer.host] <= self._limits.per_minute
+        self._lately[peer.address] += 1
+        return self._lately[peer.address] <= self._limits.per_minute
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
         """Over DTLS a device registers the name its key is for, and no other.
