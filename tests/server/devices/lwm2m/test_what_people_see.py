@@ -12,6 +12,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from devices_on_loopback import DeviceSide, until
 
+from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.service.keys import Scope
 
 TEMPERATURE, LEVEL = "/3303/0/5700", "/3311/0/5851"
@@ -112,12 +113,18 @@ def test_registrations_and_messages_are_counted(real: Any, device_side: DeviceSi
     assert found['mirror_lwm2m_registrations_total{outcome="deregistered"}'] == 1
 
 
-def test_a_registration_that_is_refused_is_counted(real: Any, device_side: DeviceSide) -> None:
+def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_be_seen(
+    real: Any, device_side: DeviceSide, caplog: pytest.LogCaptureFixture
+) -> None:
     key = real.key()
-    real.add_device(key, "lamp")
-    device = device_side.device("lamp")
-    with pytest.raises(Exception, match=r"4\.03"):
+    device = device_side.device("sen\nsor\x1b[31m")
+    with pytest.raises(RegistrationRefused, match=r"4\.00"):
         device_side.run(device.register())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("registration from 127.0.0.1:")
+    assert line.isprintable()
+    assert "refused: 4.00" in line
+    assert "sor" in line
     assert metrics(real, key)['mirror_lwm2m_registrations_total{outcome="refused"}'] == 1
 
 
