@@ -17,7 +17,8 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import demo_key, main
 from mirror_server.cli.demo_key import DemoKey
 from mirror_server.clock import wall_time
-from mirror_server.config import LogFormat, Settings
+from mirror_server.config import ListenAddress, LogFormat, Settings
+from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.options import clock_option, seed_option, settings_options
@@ -187,10 +188,13 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
         listener = listen(host, port)
     except ListenError as error:
         raise click.ClickException(str(error)) from error
-    services = Services(settings)
-    authority = f"[{host}]" if ":" in host else host
-    url = f"http://{authority}:{listener.getsockname()[1]}"
-    serve(services, listener, announce=partial(announce, url, services))
+    url = f"http://{ListenAddress(host, listener.getsockname()[1])}"
+    with listener:
+        try:
+            services = Services(settings)
+            serve(services, listener, announce=partial(announce, url, services))
+        except CannotListen as error:
+            raise click.ClickException(visible(str(error))) from error
 
 
 @contextmanager

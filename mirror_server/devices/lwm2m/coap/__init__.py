@@ -1,0 +1,38 @@
+"""CoAP with devices: the sockets, DTLS, tokens, retransmissions, blocks, limits and counts.
+
+aiocoap's sockets carry the datagrams (:mod:`.sockets`); what they say is read and sent here, since aiocoap's own layers
+keep what strangers send for ever, block a silent peer for 93 s, and take notifications through an object each. The
+private places of aiocoap are named in :mod:`.sockets`, the only module that imports it.
+"""
+
+from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
+from mirror_server.devices.lwm2m.coap.settings import DEFAULT_LIMITS, DEFAULT_TUNING, Counts, Limits, Tuning
+from mirror_server.devices.lwm2m.coap.sockets import open_socket
+from mirror_server.devices.lwm2m.exchange import CannotListen, Handler
+
+__all__ = ["CannotListen", "CoapEndpoint", "Counts", "Limits", "Tuning", "listen"]
+
+
+async def listen(
+    handler: Handler,
+    *,
+    coap: tuple[str, int] | None,
+    tuning: Tuning = DEFAULT_TUNING,
+    limits: Limits = DEFAULT_LIMITS,
+) -> CoapEndpoint:
+    """Listen for devices.
+
+    Args:
+        handler: Who answers them.
+        coap: Host and port without DTLS; port 0 is any that is free.
+        tuning: When a message is sent again.
+        limits: How much memory strangers can take.
+
+    Raises:
+        CannotListen: An address is taken, or not of this machine.
+    """
+    endpoint = CoapEndpoint(handler, tuning, limits)
+    if coap is not None:
+        way = endpoint.transmission(is_secure=False)
+        way.transport = await open_socket(coap, way, limits, endpoint.counts)
+    return endpoint

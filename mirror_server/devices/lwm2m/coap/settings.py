@@ -1,0 +1,68 @@
+"""What bounds the speaking with devices, and what is counted of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror_server.devices.lwm2m.exchange import Counts
+
+__all__ = ["DEFAULT_LIMITS", "DEFAULT_TUNING", "Counts", "Limits", "Tuning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """When a message is sent again, and when nobody waits for an answer any longer. In seconds.
+
+    With three retransmissions an attempt ends after 30 to 45 s, four sendings reach a device that loses every second
+    datagram in fifteen cases of sixteen, and a command has its end long before the service's own limit of 120 s. The
+    four retransmissions of RFC 7252 would take up to 93 s.
+
+    Attributes:
+        ack_timeout_seconds: The first wait for an acknowledgement, at least; each next one is twice as long.
+        ack_random_factor: The first wait is longer by up to this factor, so that not all speak at the same time.
+        retransmissions: How often a message is sent again.
+        separate_response_seconds: How long the answer may take that a device announced by an empty acknowledgement.
+        empty_ack_seconds: After how long a request is acknowledged whose answer takes its time; before the 2 s after
+            which it would be sent again.
+        answer_seconds: How long a request may take in all, with all its blocks.
+        exchange_lifetime_seconds: For how long a message id is known, so that a repeated request is not done twice.
+    """
+
+    ack_timeout_seconds: float = 2.0
+    ack_random_factor: float = 1.5
+    retransmissions: int = 3
+    separate_response_seconds: float = 45.0
+    empty_ack_seconds: float = 1.0
+    answer_seconds: float = 100.0
+    exchange_lifetime_seconds: float = 247.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much memory strangers can take.
+
+    Attributes:
+        payload_bytes: The longest payload, in blocks or not.
+        requests_in_hand: Requests of devices that are being answered, of all of them; as many as register at once.
+        requests_in_hand_of_peer: The same, of one device.
+        remembered_messages: Requests that are known when they come again.
+        remembered_addresses: Addresses whose way back is known.
+        uploads: Transfers in blocks that are not complete.
+        uploads_bytes: What these hold together.
+        upload_idle_seconds: After how long without a block an upload is given up.
+        receive_buffer_bytes: What the kernel keeps of a burst.
+    """
+
+    payload_bytes: int = 256 * 1024
+    requests_in_hand: int = 16_384
+    requests_in_hand_of_peer: int = 16
+    remembered_messages: int = 50_000
+    remembered_addresses: int = 50_000
+    uploads: int = 1_000
+    uploads_bytes: int = 16 * 1024 * 1024
+    upload_idle_seconds: float = 60.0
+    receive_buffer_bytes: int = 4 * 1024 * 1024
+
+
+DEFAULT_TUNING = Tuning()
+DEFAULT_LIMITS = Limits()

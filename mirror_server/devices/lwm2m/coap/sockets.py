@@ -1,0 +1,318 @@
+"""The UDP sockets: aiocoap's, which knows to which address a datagram came and hears of ports that are closed.
+
+The only module that imports aiocoap. What it touches that aiocoap does not promise to keep is held by a test each:
+``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received`` and ``send`` of the same class, what it
+calls of its manager (``dispatch_error``), and the fields ``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import OrderedDict
+from typing import Any, NamedTuple, Protocol, cast
+
+from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
+
+from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
+from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
+
+_log = logging.getLogger(__name__)
+_LARGEST_DATAGRAM = 65_535
+_ANCILLARY_BYTES = 1024
+_DATAGRAMS_AT_ONCE = 64
+"""So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
+_MAPPED = "::ffff:"
+
+
+class Receiver(Protocol):
+    """Who takes what a transport receives."""
+
+    def received(self, peer: Peer, datagram: bytes) -> None:
+        """Take a datagram."""
+        ...
+
+    def failed(self, peer: Peer, reason: str) -> None:
+        """Hear that nothing reaches a peer."""
+        ...
+
+
+class Transport(Protocol):
+    """What carries datagrams from and to peers."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host and port."""
+        ...
+
+    def send(self, peer: Peer, datagram: bytes) -> None:
+        """Send a datagram.
+
+        Raises:
+            Unreachable: There is no way to the peer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the socket."""
+        ...
+
+
+class _Way(NamedTuple):
+    """A peer, and how aiocoap names it; with the address of ours that it knows."""
+
+    peer: Peer
+    remote: Any
+
+
+class _Outgoing(NamedTuple):
+    """What aiocoap's socket asks of a message that it sends."""
+
+    remote: Any
+    datagram: bytes
+
+    def encode(self) -> bytes:
+        return self.datagram
+
+
+class _Udp6(MessageInterfaceUDP6):
+    """aiocoap's socket, which hands datagrams on as bytes, and many at a time."""
+
+    def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
+        manager: _Manager = self._ctx
+        manager.take(data, ancdata, flags, address)
+        listening = self.transport.get_extra_info("socket")
+        for _ in range(_DATAGRAMS_AT_ONCE):
+            try:
+                received = listening.recvmsg(_LARGEST_DATAGRAM, _ANCILLARY_BYTES)
+            except OSError:  # nothing is left; an error of a peer comes again with the next look at the socket
+                return
+            manager.take(*received)
+
+
+class _Manager:
+    """What aiocoap's socket takes for its message manager."""
+
+    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts) -> None:
+        self._receiver = receiver
+        self._limits = limits
+        self._counts = counts
+        self._ways: OrderedDict[Any, _Way] = OrderedDict()
+        self._remotes: dict[str, Any] = {}
+        self.interface: _Udp6
+
+    def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
+        """Hand on what came."""
+        local = next((data for _, kind, data in ancillary if kind == socket.IPV6_PKTINFO), None)
+        if flags & socket.MSG_TRUNC or (local is not None and _is_multicast(local)):
+            self._counts.dropped += 1
+            return
+        self._receiver.received(self._way(sockaddr, local).peer, datagram)
+
+    def dispatch_error(self, error: Exception, remote: Any) -> None:
+        """Hear of an error of sending, or of a port that is closed."""
+        peer = Peer(address_text(remote.sockaddr))
+        self._receiver.failed(peer, getattr(error, "strerror", None) or str(error))
+
+    def remote(self, address: str) -> Any:
+        """How aiocoap names a peer, as far as is known with the address it spoke to."""
+        known = self._remotes.get(address)
+        return UDP6EndpointAddress(_sockaddr(address), self.interface) if known is None else known
+
+    def _way(self, sockaddr: Any, local: bytes | None) -> _Way:
+        way = self._ways.get(sockaddr)
+        if way is None:
+            way = self._learn(sockaddr, local)
+        else:
+            self._ways.move_to_end(sockaddr)
+            way.remote.pktinfo = local
+        return way
+
+    def _learn(self, sockaddr: Any, local: bytes | None) -> _Way:
+        if len(self._ways) >= self._limits.remembered_addresses:
+            _, oldest = self._ways.popitem(last=False)
+            del self._remotes[oldest.peer.address]
+        remote = UDP6EndpointAddress(sockaddr, self.interface, pktinfo=local)
+        way = _Way(Peer(address_text(sockaddr)), remote)
+        self._ways[sockaddr] = way
+        self._remotes[way.peer.address] = remote
+        return way
+
+
+class Udp6Transport:
+    """A socket of IPv6, which carries IPv4 too."""
+
+    def __init__(self, interface: _Udp6, manager: _Manager) -> None:
+        self._interface = interface
+        self._manager = manager
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host and port."""
+        host, port, *_ = self._interface.transport.get_extra_info("socket").getsockname()
+        return _plain(host), port
+
+    def send(self, peer: Peer, datagram: bytes) -> None:
+        """Send a datagram; what hinders it is told to the receiver."""
+        try:
+            self._interface.send(_Outgoing(self._manager.remote(peer.address), datagram))
+        except (ValueError, OSError) as error:
+            raise Unreachable(f"{peer.address}: {error}") from None
+
+    async def close(self) -> None:
+        """Close the socket."""
+        await self._interface.shutdown()
+
+
+class Ipv4Transport(asyncio.DatagramProtocol):
+    """A socket of IPv4 alone, where the kernel has no IPv6; it does not hear of ports that are closed."""
+
+    def __init__(self, receiver: Receiver, counts: Counts) -> None:
+        self._receiver = receiver
+        self._counts = counts
+        self._closed = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.DatagramTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be told of the socket."""
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Be told that the socket is closed."""
+        self._closed.set_result(None)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Take a datagram."""
+        self._receiver.received(Peer(f"{addr[0]}:{addr[1]}"), data)
+
+    def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
+        """Hear of an error of sending, of which is not told whose it is."""
+        self._counts.dropped += 1
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host and port."""
+        host, port = self._transport.get_extra_info("sockname")
+        return host, port
+
+    def send(self, peer: Peer, datagram: bytes) -> None:
+        """Send a datagram."""
+        host, _, port = peer.address.rpartition(":")
+        if host.startswith("["):
+            raise Unreachable(f"{peer.address}: this machine has no IPv6")
+        self._transport.sendto(datagram, (host, int(port)))
+
+    async def close(self) -> None:
+        """Close the socket."""
+        self._transport.close()
+        await self._closed
+
+
+def has_ipv6() -> bool:
+    """Whether the kernel has sockets of IPv6."""
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
+    except OSError:
+        return False
+    return True
+
+
+async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limits, counts: Counts) -> Transport:
+    """Listen at an address, host and port.
+
+    Raises:
+        CannotListen: The address is taken, or not of this machine.
+    """
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if has_ipv6() else socket.AF_INET
+    bound = await _bound_socket(loop, address, family, limits)
+    if family == socket.AF_INET:
+        _, plain = await loop.create_datagram_endpoint(lambda: Ipv4Transport(receiver, counts), sock=bound)
+        return plain
+    manager = _Manager(receiver, limits, counts)
+    interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
+    manager.interface = interface
+    return Udp6Transport(interface, manager)
+
+
+_aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")
+_aiocoap_log.setLevel(logging.CRITICAL)
+"""Silent: what aiocoap's socket has to tell is told as an exception or a count, and its lines can hold a traceback."""
+
+
+async def _bound_socket(
+    loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: Limits
+) -> socket.socket:
+    """Without ``SO_REUSEPORT``, by which a second server would take half of the devices from the first."""
+    host, port = address
+    flags = socket.AI_PASSIVE | (socket.AI_V4MAPPED if family == socket.AF_INET6 else 0)
+    try:
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
+    except OSError as error:
+        raise CannotListen(f"{host}:{port} is no address of this machine ({error.strerror or error})") from None
+    opened = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        opened.setblocking(False)
+        opened.bind(found[0][4])
+        _enlarge_buffer(opened, limits.receive_buffer_bytes)
+    except OSError as error:
+        opened.close()
+        raise CannotListen(_why_not(host, port, error)) from None
+    return opened
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"UDP port {port} of {host} is taken: stop what listens there, or give another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine: give one that it has"
+    if error.errno == errno.EACCES:
+        return f"UDP port {port} may not be opened by this user: give one from 1024 on"
+    return f"cannot listen at {host}:{port}: {error.strerror or error}"
+
+
+def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    granted = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel tells twice what it grants
+    if granted < wanted:
+        _log.warning(
+            "The receive buffer for devices has %d bytes of the %d wished for: bursts may be lost. Cure: sysctl -w "
+            "net.core.rmem_max=%d",
+            granted,
+            wanted,
+            wanted,
+        )
+
+
+def address_text(sockaddr: Any) -> str:
+    """An address and port of IPv6's socket as :class:`Peer` has it."""
+    host, port, _, scope = sockaddr
+    plain = _plain(host)
+    if ":" not in plain:
+        return f"{plain}:{port}"
+    return f"[{plain}%{scope}]:{port}" if scope else f"[{plain}]:{port}"
+
+
+def _plain(host: str) -> str:
+    mapped = host.removeprefix(_MAPPED)
+    return mapped if "." in mapped else host
+
+
+def _sockaddr(address: str) -> tuple[str, int, int, int]:
+    host, _, port = address.rpartition(":")
+    if not host.startswith("["):
+        return _MAPPED + host, int(port), 0, 0
+    plain, _, scope = host[1:-1].partition("%")
+    return plain, int(port), 0, int(scope or 0)
+
+
+_MAPPED_BYTES = bytes(10) + b"\xff\xff"
+
+
+def _is_multicast(local: bytes) -> bool:
+    """Whether a datagram was addressed to a group, by the address in the socket's ancillary data."""
+    return local[0] == 0xFF or (local.startswith(_MAPPED_BYTES) and local[12] >= 224)
