@@ -144,6 +144,11 @@ class LwM2MLink:
         peer = device.peer
         return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The sockets; ``None`` while it does not listen."""
+        return self._endpoint
+
     def statistics(self) -> Statistics | None:
         """What is counted; ``None`` while it does not listen."""
         fleet, endpoint = self._fleet, self._endpoint
