@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock, ManualClock, SystemClock
 from mirror_server.cluster.forwarding import Forwarder
@@ -13,6 +15,8 @@ from mirror_server.config import Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
+from mirror_server.devices.links import DeviceLinks
+from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
@@ -37,6 +41,9 @@ from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
+
+if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
@@ -115,14 +122,16 @@ class Services:
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
-        self.connections = ConnectionService(self.devices, self._simulator)
+        self.real_devices = self._real_devices()
+        links = DeviceLinks(self._simulator, self.real_devices)
+        self.connections = ConnectionService(self.devices, links)
         self.bench = self._bench()
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,
-            link=self._simulator,
+            link=links,
             finish=self._finish,
             answer_timeout_seconds=settings.answer_timeout_seconds,
         )
@@ -142,8 +151,11 @@ class Services:
             self._pacing.start()
 
     def begin_to_lead(self) -> None:
-        """Look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
+        """Look after what became due meanwhile, bring up the devices, deliver what waits."""
         self._housekeeping.start()
+        if self.real_devices is not None:
+            # Where others may have led, one of them may still hold the port.
+            self.real_devices.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._dispatcher.wake_all()
@@ -163,6 +175,8 @@ class Services:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
         self._housekeeping.stop()
         self._simulator.stop()
+        if self.real_devices is not None:
+            self.real_devices.stop()
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
@@ -200,6 +214,8 @@ class Services:
         if self.forwarder is not None and self.forwarder.answerer is not None:
             self.forwarder.answerer.close()
         self.webhooks.close()
+        if self.real_devices is not None:
+            self.real_devices.stop()
         if self.bench is not None:
             self.bench.close()
         self.log.store_read()
@@ -243,10 +259,37 @@ class Services:
 
         return self.database.insist(work)
 
+    def _real_devices(self) -> LwM2MLink | None:
+        settings = self.settings
+        if settings.coap is None and settings.coaps is None:
+            return None
+        # It reads CBOR and what else devices speak: a server without real devices starts without it.
+        from mirror_server.devices.lwm2m.lwm2m import LwM2MLink  # noqa: PLC0415
+        from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
+
+        return LwM2MLink(
+            events=self.devices,
+            database=self.database,
+            clock=self.clock,
+            open_endpoint=partial(_listen, settings),
+            awake_seconds=settings.coap_awake_seconds,
+            limits=RegistrationLimits(
+                devices=settings.max_coap_devices,
+                links=settings.max_coap_links,
+                per_minute=settings.coap_registrations_per_minute,
+            ),
+        )
+
     def _bench(self) -> Bench | None:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+async def _listen(settings: Settings, handler: Handler) -> Endpoint:
+    from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
+
+    return await listen(handler, coap=settings.coap, limits=Limits(payload_bytes=settings.max_coap_payload_bytes))
 
 
 def _begin_serving(url: str) -> Callable[[], None]:

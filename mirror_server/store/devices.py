@@ -116,6 +116,17 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
     revisions.note_change(session, [device_id])
 
 
+def put_manner(session: Session, device: DeviceRow) -> None:
+    """Store for how long the device's registration holds without an update, and whether it is in queue mode."""
+    session.run(
+        "UPDATE devices SET lifetime_seconds = :lifetime_seconds, queue_mode = :queue_mode WHERE device_id = :device_id"
+        " AND (lifetime_seconds <> :lifetime_seconds OR queue_mode <> :queue_mode)",
+        device_id=device.device_id,
+        lifetime_seconds=device.lifetime_seconds,
+        queue_mode=device.queue_mode,
+    )
+
+
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
     """Note that something came from these devices."""
     session.run_many(

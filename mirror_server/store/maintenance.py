@@ -14,7 +14,15 @@ MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
-_OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simulated_devices", "devices")
+_OF_A_DEVICE = (
+    "notifications",
+    "commands",
+    "subscriptions",
+    "resources",
+    "simulated_devices",
+    "registrations",
+    "devices",
+)
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:

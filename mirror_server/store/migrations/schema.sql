@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0013');
+INSERT INTO "alembic_version" VALUES('0014');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -101,6 +101,23 @@ CREATE TABLE processes (
   last_group BIGINT NOT NULL,
   stored_at BIGINT NOT NULL,
   PRIMARY KEY (process_id)
+);
+CREATE TABLE registrations (
+  device_id TEXT NOT NULL,
+  location TEXT NOT NULL,
+  address TEXT NOT NULL,
+  is_secure SMALLINT NOT NULL,
+  identity TEXT,
+  version TEXT NOT NULL,
+  binding TEXT NOT NULL,
+  prefix TEXT NOT NULL,
+  structured TEXT NOT NULL,
+  links_hash BLOB NOT NULL,
+  to_discover TEXT NOT NULL,
+  tokens TEXT NOT NULL,
+  PRIMARY KEY (device_id),
+  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE,
+  UNIQUE (location)
 );
 CREATE TABLE relayed_calls (
   call_id TEXT NOT NULL,

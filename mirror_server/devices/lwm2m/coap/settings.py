@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirror_server.devices.lwm2m.exchange import Counts
+
+__all__ = ["DEFAULT_LIMITS", "DEFAULT_TUNING", "Counts", "Limits", "Tuning"]
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -58,30 +62,6 @@ class Limits:
     uploads_bytes: int = 16 * 1024 * 1024
     upload_idle_seconds: float = 60.0
     receive_buffer_bytes: int = 4 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was received and sent since the start, as messages; ``dropped`` are datagrams that led to nothing."""
-
-    requests_received: int = 0
-    responses_received: int = 0
-    notifications_received: int = 0
-    acknowledgements_received: int = 0
-    resets_received: int = 0
-    requests_sent: int = 0
-    responses_sent: int = 0
-    acknowledgements_sent: int = 0
-    resets_sent: int = 0
-    retransmissions: int = 0
-    duplicates: int = 0
-    unanswered: int = 0
-    unreachable: int = 0
-    refused: int = 0
-    dropped: int = 0
-    handshakes: int = 0
-    handshake_failures: int = 0
-    sessions: int = 0
 
 
 DEFAULT_TUNING = Tuning()
