@@ -5,8 +5,9 @@ An access key first, then the server::
     mirror-server keys create my-app --scope read --scope write
     mirror-server run --database sqlite:///mirror.db
 
-``mirror-server help`` lists what is told apart: ``notifications`` (polls, webhooks, streams), ``processes`` (several of
-them on PostgreSQL, and what they bear), ``wsgi`` (gunicorn, waitress).
+``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
+``notifications`` (polls, webhooks, streams), ``processes`` (several of them on PostgreSQL, and what they bear),
+``wsgi`` (gunicorn, waitress).
 
 Settings
 --------
@@ -68,8 +69,8 @@ devices sent is not told again, and the times of a resource never go back. A dev
 after the device's last connection.
 
 Values may be personal data of the people who use the devices: the database file and its backups need the same care as
-those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Files are made
-readable by their owner alone. Three commands look after them::
+those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Keys of real devices
+stand there as they are. Files are made readable by their owner alone. Three commands look after them::
 
     mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
     mirror-server check              damaged tables, and the invariants of the database

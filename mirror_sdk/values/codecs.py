@@ -54,8 +54,10 @@ CONTENT_FORMATS: Mapping[int, str] = {
     1542: LWM2M_TLV,
     1543: LWM2M_JSON,
 }
-"""CoAP's numbers of the content types; 1542 and 1543 are those of drafts of LwM2M 1.0. Where a type has two, the first
-is the registered one."""
+"""CoAP's numbers of the content types; 1542 and 1543 are those of clients from before LwM2M 1.0 was released.
+
+Source: CoAP Content-Formats registry; LwM2M core, data formats.
+"""
 
 _ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORMATS.items()} | {
     "application/nanoservice-tlv": LWM2M_TLV,
@@ -168,7 +170,7 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
 
 
 class Part(NamedTuple):
-    """What a payload says of one resource, as a payload of its own.
+    """What a payload says of one resource, as a payload of its own with ``value_count`` values, one an instance.
 
     ``seconds`` is the time that was told: since 1970, or below 2**28 since now; ``None`` where the format has none.
     Source: RFC 8428, 4.5.3.
@@ -177,13 +179,15 @@ class Part(NamedTuple):
     path: str
     raw: bytes
     content_type: str
+    value_count: int = 1
     seconds: float | None = None
 
 
 def split(raw: bytes, content_type: str, path: str) -> list[Part]:
-    """Split a payload, such as the answer to a read of an object instance, into one a resource; the oldest first.
+    """Split a payload, such as the answer to a read of an object instance, into one a resource, in their order.
 
-    A resource with instances is one part. Records of SenML and LwM2M JSON become SenML JSON. With :func:`decode` and
+    A resource with instances is one part, and one for each time that is told of it. Records of SenML and LwM2M JSON
+    become SenML JSON. With :func:`decode` and
     :func:`decode_many`, a part gives the same values as the whole payload.
 
     Args:
@@ -198,9 +202,11 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
     """
     name = media_type(content_type)
     if name == LWM2M_TLV:
-        return [Part(found, part, LWM2M_TLV) for found, part in split_tlv(raw, path).items()]
+        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.value_count) for entry in split_tlv(raw, path)]
     if name in _SPLIT:
-        return [Part(pack.path, pack.raw, SENML_JSON, pack.seconds) for pack in _SPLIT[name](raw, path)]
+        return [
+            Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
+        ]
     if not is_resource(path):
         raise Unreadable(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]

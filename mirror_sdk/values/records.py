@@ -78,10 +78,14 @@ class _Entry(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """What a payload says of one resource at one time, as SenML JSON; ``seconds`` as told (RFC 8428, 4.5.3)."""
+    """What a payload says of one resource at one time, as SenML JSON of so many values.
+
+    ``seconds`` is the time as it was told. Source: RFC 8428, 4.5.3.
+    """
 
     path: str
     raw: bytes
+    value_count: int
     seconds: float
 
 
@@ -109,7 +113,7 @@ def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
 
 
 def split_senml_json(raw: bytes, path: str) -> list[Pack]:
-    """What a SenML pack says of each resource at each time, the oldest first.
+    """What a SenML pack says of each resource at each time, in the order of the records.
 
     Raises:
         Unreadable: It is not SenML, names something that is no resource, or holds what is no value of SenML.
@@ -149,8 +153,7 @@ def _packs(entries: Iterable[_Entry], path: str) -> list[Pack]:
         resource = path if entry.path == path else f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}"
         record: _Record = {"n": entry.path, entry.field: _json_item(_plain_item(entry))}
         records.setdefault((resource, entry.time), []).append(record)
-    packs = (Pack(resource, _json(told), seconds) for (resource, seconds), told in records.items())
-    return sorted(packs, key=lambda pack: pack.seconds)
+    return [Pack(resource, _json(told), len(told), seconds) for (resource, seconds), told in records.items()]
 
 
 def _plain_item(entry: _Entry) -> PythonValue:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 # Possessive, so that no text makes them go back over what they have read.
 _TARGET = re.compile(r"\s*+<\s*+([^<>\s]*+)\s*+>\s*+")
-_ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++)))?+\s*+', re.DOTALL)
+_ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]*+)))?+\s*+', re.DOTALL)
 _SEPARATOR = re.compile(r",\s*+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'

@@ -9,6 +9,7 @@ from mirror_server.cli import main
 
 TOPICS = {
     "operate": "mirror_server",
+    "devices": "mirror_server.devices.lwm2m",
     "notifications": "mirror_server.notifications",
     "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",

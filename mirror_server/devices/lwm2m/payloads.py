@@ -24,6 +24,7 @@ _KEPT = frozenset({TEXT_PLAIN, OCTET_STREAM, JSON, LINK_FORMAT})
 """Payloads of one resource in these stay as they are: they decode to the same in every mirror."""
 _RELATIVE_SECONDS = 2**28
 """Times below it are relative to now. Source: RFC 8428, 4.5.3."""
+MOST_VALUES = 3000
 EVERYTHING = "/"
 """The path of what may tell of every resource: LwM2M 1.1 Send."""
 
@@ -73,8 +74,8 @@ def contents(
         max_age_seconds: For how long the values are fresh.
 
     Raises:
-        BadPayload: The format is unknown; or what was asked is not one resource, and the payload cannot be read, or
-            tells of others.
+        BadPayload: The format is unknown; the payload tells of other resources, or holds more than
+            :data:`MOST_VALUES`; or it cannot be read, and what was asked is not one resource.
     """
     type_told = content_type(content_format, path)
     as_told = [Told(path, Content(payload, type_told, max_age_seconds))]
@@ -88,11 +89,14 @@ def contents(
         raise BadPayload(str(exc)) from exc
     if is_resource(path) and not parts:
         return as_told
-    _check_below(path, parts)
-    return [Told(part.path, _content(part, max_age_seconds), _changed_at(part.seconds, received_at)) for part in parts]
+    _check(path, parts)
+    timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
+    return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
 
 
-def _check_below(path: str, parts: Sequence[Part]) -> None:
+def _check(path: str, parts: Sequence[Part]) -> None:
+    if sum(part.value_count for part in parts) > MOST_VALUES:
+        raise BadPayload(f"the payload holds too many values; {MOST_VALUES} are the most")
     below = path if path.endswith("/") else f"{path}/"
     for part in parts:
         if part.path != path and not part.path.startswith(below):
@@ -101,8 +105,10 @@ def _check_below(path: str, parts: Sequence[Part]) -> None:
 
 def _content(part: Part, max_age_seconds: int | None) -> Content:
     """The text or the bytes of a value, where they are read as the very same value again."""
-    value = decode(part.raw, part.content_type, part.path)
     as_told = Content(part.raw, part.content_type, max_age_seconds)
+    if part.value_count > 1:
+        return as_told
+    value = decode(part.raw, part.content_type, part.path)
     # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
     if value.python is None or (part.content_type == LWM2M_TLV and lookup(part.path) is None):
         return as_told
@@ -115,10 +121,12 @@ def _content(part: Part, max_age_seconds: int | None) -> Content:
     return plain if is_same else as_told
 
 
-def _changed_at(seconds: float | None, received_at: Instant) -> Instant | None:
-    """The instant of a time of SenML; ``None`` for now, and for what cannot be: later than now, before 1970."""
-    if not seconds:
-        return None
-    since = received_at if seconds < _RELATIVE_SECONDS else 0
-    milliseconds = since + seconds * 1000
-    return round(milliseconds) if 0 <= milliseconds <= received_at else None
+def _milliseconds(seconds: float | None, received_at: Instant) -> float:
+    """A time of SenML since 1970; it may be any number."""
+    told = (seconds or 0) * 1000
+    return told if told >= _RELATIVE_SECONDS * 1000 else received_at + told
+
+
+def _past(at: float, received_at: Instant) -> Instant | None:
+    """A time as the instant of a change; ``None`` for now, and for what cannot be: later than now, before 1970."""
+    return round(at) if 0 <= at < received_at else None

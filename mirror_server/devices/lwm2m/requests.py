@@ -82,7 +82,7 @@ def structured_formats(version: Version, told: Collection[int]) -> tuple[int, ..
 
 
 def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple[int, ...]:
-    """The formats to ask an answer in, the next one after 4.06; the last is one the device may not have either.
+    """The formats to ask an answer in, the first before the others, each after a 4.06 to the one before.
 
     Args:
         path: What is read or observed.
@@ -102,7 +102,7 @@ def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple
 
 
 def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Sent, ...]:
-    """The forms to write a value in, the next one after 4.06 or 4.15.
+    """The forms to write a value in, the first before the others, each after a 4.06 or 4.15 to the one before.
 
     What came as text or bytes can be written in other formats, as the same value, where the object table declares its
     type. Everything else is sent as it is.

@@ -6,17 +6,19 @@ private places of aiocoap are named in :mod:`.sockets`, the only module that imp
 """
 
 from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
+from mirror_server.devices.lwm2m.coap.sessions import Keys
 from mirror_server.devices.lwm2m.coap.settings import DEFAULT_LIMITS, DEFAULT_TUNING, Counts, Limits, Tuning
-from mirror_server.devices.lwm2m.coap.sockets import open_socket
 from mirror_server.devices.lwm2m.exchange import CannotListen, Handler
 
-__all__ = ["CannotListen", "CoapEndpoint", "Counts", "Limits", "Tuning", "listen"]
+__all__ = ["CannotListen", "CoapEndpoint", "Counts", "Keys", "Limits", "Tuning", "listen"]
 
 
 async def listen(
     handler: Handler,
     *,
-    coap: tuple[str, int] | None,
+    coap: tuple[str, int] | None = None,
+    coaps: tuple[str, int] | None = None,
+    keys: Keys | None = None,
     tuning: Tuning = DEFAULT_TUNING,
     limits: Limits = DEFAULT_LIMITS,
 ) -> CoapEndpoint:
@@ -25,14 +27,25 @@ async def listen(
     Args:
         handler: Who answers them.
         coap: Host and port without DTLS; port 0 is any that is free.
+        coaps: Host and port with DTLS.
+        keys: The pre-shared keys; asked on the event loop for each handshake.
         tuning: When a message is sent again.
         limits: How much memory strangers can take.
 
     Raises:
-        CannotListen: An address is taken, or not of this machine.
+        CannotListen: An address is taken, or not of this machine, or what DTLS needs is not installed.
     """
     endpoint = CoapEndpoint(handler, tuning, limits)
-    if coap is not None:
-        way = endpoint.transmission(is_secure=False)
-        way.transport = await open_socket(coap, way, limits, endpoint.counts)
+    try:
+        if coap is not None:
+            await endpoint.listen(coap)
+        if coaps is not None:
+            await endpoint.listen_securely(coaps, keys or _no_key)
+    except CannotListen:
+        await endpoint.close()
+        raise
     return endpoint
+
+
+def _no_key(_identity: str) -> None:
+    """Nobody may come in."""

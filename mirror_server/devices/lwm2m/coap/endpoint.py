@@ -19,7 +19,9 @@ from mirror_server.devices.lwm2m.coap.messages import (
     code_text,
     uint_option,
 )
+from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport, Keys
 from mirror_server.devices.lwm2m.coap.settings import Counts, Limits, Tuning
+from mirror_server.devices.lwm2m.coap.sockets import open_socket
 from mirror_server.devices.lwm2m.coap.transmission import Transmission
 from mirror_server.devices.lwm2m.exchange import (
     Handler,
@@ -56,15 +58,37 @@ class CoapEndpoint:
         self._limits = limits
         self.counts = Counts()
         self._ways: dict[bool, Transmission] = {}
+        self._sessions: DtlsTransport | None = None
         self._uploads = Uploads(limits, asyncio.get_running_loop().time)
         self._answering: set[asyncio.Task[None]] = set()
         self._in_hand: Counter[Peer] = Counter()
 
-    def transmission(self, is_secure: bool) -> Transmission:
-        """The messages of a new socket, plain or with DTLS."""
+    async def listen(self, address: tuple[str, int]) -> None:
+        """Listen at host and port, without DTLS.
+
+        Raises:
+            CannotListen: The address is taken, or not of this machine.
+        """
         way = Transmission(self, self._tuning, self._limits, self.counts)
-        self._ways[is_secure] = way
-        return way
+        way.transport = await open_socket(address, way, self._limits, self.counts)
+        self._ways[False] = way
+
+    async def listen_securely(self, address: tuple[str, int], keys: Keys) -> None:
+        """Listen at host and port, with DTLS.
+
+        Raises:
+            CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
+        """
+        way = Transmission(self, self._tuning, self._limits, self.counts)
+        sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts)
+        sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
+        way.transport = self._sessions = sessions
+        self._ways[True] = way
+
+    def end_sessions(self, identity: str) -> None:
+        """End the DTLS sessions of an identity, whose key is no longer good."""
+        if self._sessions is not None:
+            self._sessions.end_sessions(identity)
 
     @property
     def coap_address(self) -> tuple[str, int] | None:

@@ -25,7 +25,9 @@ class Tuning:
         empty_ack_seconds: After how long a request is acknowledged whose answer takes its time; before the 2 s after
             which it would be sent again.
         answer_seconds: How long a request may take in all, with all its blocks.
-        exchange_lifetime_seconds: For how long a message id is known, so that a repeated request is not done twice.
+        exchange_lifetime_seconds: For how long a request is known when it comes again, so that it is not done twice. A
+            device sends it for 93 s at most; RFC 7252 adds 154 s for a slow network, in which one that was started
+            anew and counts its messages from the same number again would get an answer to what it asked before.
     """
 
     ack_timeout_seconds: float = 2.0
@@ -34,7 +36,7 @@ class Tuning:
     separate_response_seconds: float = 45.0
     empty_ack_seconds: float = 1.0
     answer_seconds: float = 100.0
-    exchange_lifetime_seconds: float = 247.0
+    exchange_lifetime_seconds: float = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Limits:
         uploads: Transfers in blocks that are not complete.
         uploads_bytes: What these hold together.
         upload_idle_seconds: After how long without a block an upload is given up.
+        handshakes: DTLS handshakes that have begun with a proven address and are not done.
+        handshake_seconds: How long one may take.
+        sessions: DTLS sessions; the one that was silent for the longest goes for a new one.
+        sessions_of_identity: The same of one identity, which comes from a new address now and then.
         receive_buffer_bytes: What the kernel keeps of a burst.
     """
 
@@ -61,6 +67,10 @@ class Limits:
     uploads: int = 1_000
     uploads_bytes: int = 16 * 1024 * 1024
     upload_idle_seconds: float = 60.0
+    handshakes: int = 1_000
+    handshake_seconds: float = 20.0
+    sessions: int = 20_000
+    sessions_of_identity: int = 4
     receive_buffer_bytes: int = 4 * 1024 * 1024
 
 

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 class _Way(NamedTuple):
-    """A peer, and how aiocoap names it; with the address of ours that it knows."""
+    """A peer, and how aiocoap names it."""
 
     peer: Peer
     remote: Any
@@ -97,10 +97,11 @@ class _Manager:
 
     def __init__(self, receiver: Receiver, limits: Limits, counts: Counts) -> None:
         self._receiver = receiver
-        self._limits = limits
         self._counts = counts
-        self._ways: OrderedDict[Any, _Way] = OrderedDict()
-        self._remotes: dict[str, Any] = {}
+        remember = lru_cache(limits.remembered_addresses)
+        self.remote = remember(self._new_remote)
+        """How aiocoap names a peer, by its address; with the address of ours that it spoke to."""
+        self._way = remember(self._new_way)
         self.interface: _Udp6
 
     def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
@@ -109,36 +110,21 @@ class _Manager:
         if flags & socket.MSG_TRUNC or (local is not None and _is_multicast(local)):
             self._counts.dropped += 1
             return
-        self._receiver.received(self._way(sockaddr, local).peer, datagram)
+        way = self._way(sockaddr)
+        way.remote.pktinfo = local
+        self._receiver.received(way.peer, datagram)
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
         """Hear of an error of sending, or of a port that is closed."""
-        peer = Peer(address_text(remote.sockaddr))
-        self._receiver.failed(peer, getattr(error, "strerror", None) or str(error))
+        reason = getattr(error, "strerror", None) or str(error)
+        self._receiver.failed(self._way(remote.sockaddr).peer, reason)
 
-    def remote(self, address: str) -> Any:
-        """How aiocoap names a peer, as far as is known with the address it spoke to."""
-        known = self._remotes.get(address)
-        return UDP6EndpointAddress(_sockaddr(address), self.interface) if known is None else known
+    def _new_remote(self, address: str) -> Any:
+        return UDP6EndpointAddress(sockaddr_of(address), self.interface)
 
-    def _way(self, sockaddr: Any, local: bytes | None) -> _Way:
-        way = self._ways.get(sockaddr)
-        if way is None:
-            way = self._learn(sockaddr, local)
-        else:
-            self._ways.move_to_end(sockaddr)
-            way.remote.pktinfo = local
-        return way
-
-    def _learn(self, sockaddr: Any, local: bytes | None) -> _Way:
-        if len(self._ways) >= self._limits.remembered_addresses:
-            _, oldest = self._ways.popitem(last=False)
-            del self._remotes[oldest.peer.address]
-        remote = UDP6EndpointAddress(sockaddr, self.interface, pktinfo=local)
-        way = _Way(Peer(address_text(sockaddr)), remote)
-        self._ways[sockaddr] = way
-        self._remotes[way.peer.address] = remote
-        return way
+    def _new_way(self, sockaddr: Any) -> _Way:
+        address = address_text(sockaddr)
+        return _Way(Peer(address), self.remote(address))
 
 
 class Udp6Transport:
@@ -169,8 +155,9 @@ class Udp6Transport:
 class Ipv4Transport(asyncio.DatagramProtocol):
     """A socket of IPv4 alone, where the kernel has no IPv6; it does not hear of ports that are closed."""
 
-    def __init__(self, receiver: Receiver, counts: Counts) -> None:
+    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts) -> None:
         self._receiver = receiver
+        self._peer = lru_cache(limits.remembered_addresses)(_ipv4_peer)
         self._counts = counts
         self._closed = asyncio.get_running_loop().create_future()
         self._transport: asyncio.DatagramTransport
@@ -185,7 +172,7 @@ class Ipv4Transport(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Take a datagram."""
-        self._receiver.received(Peer(f"{addr[0]}:{addr[1]}"), data)
+        self._receiver.received(self._peer(addr), data)
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
         """Hear of an error of sending, of which is not told whose it is."""
@@ -229,7 +216,7 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
     family = socket.AF_INET6 if has_ipv6() else socket.AF_INET
     bound = await _bound_socket(loop, address, family, limits)
     if family == socket.AF_INET:
-        _, plain = await loop.create_datagram_endpoint(lambda: Ipv4Transport(receiver, counts), sock=bound)
+        _, plain = await loop.create_datagram_endpoint(lambda: Ipv4Transport(receiver, limits, counts), sock=bound)
         return plain
     manager = _Manager(receiver, limits, counts)
     interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
@@ -288,6 +275,10 @@ def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
         )
 
 
+def _ipv4_peer(address: tuple[str, int]) -> Peer:
+    return Peer(f"{address[0]}:{address[1]}")
+
+
 def address_text(sockaddr: Any) -> str:
     """An address and port of IPv6's socket as :class:`Peer` has it."""
     host, port, _, scope = sockaddr
@@ -302,7 +293,8 @@ def _plain(host: str) -> str:
     return mapped if "." in mapped else host
 
 
-def _sockaddr(address: str) -> tuple[str, int, int, int]:
+def sockaddr_of(address: str) -> tuple[str, int, int, int]:
+    """The address of a :class:`Peer` as a socket of IPv6 has it."""
     host, _, port = address.rpartition(":")
     if not host.startswith("["):
         return _MAPPED + host, int(port), 0, 0

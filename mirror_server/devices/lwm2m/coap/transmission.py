@@ -55,10 +55,26 @@ class _Exchange:
 
 @dataclass(slots=True)
 class _Taken:
-    """A request that was taken: until when it is known on the loop's clock, and what was answered."""
+    """What was taken, to be known when it comes again.
 
+    As the same bytes from the same peer: a device that was started anew counts its messages from the same number as
+    before, and one with a new DTLS session is another peer.
+
+    Attributes:
+        peer: From whom; each session has a peer of its own.
+        datagram: The hash of what came.
+        until: When it is forgotten, on the loop's clock.
+        answer: What was answered; ``None`` as long as nothing was.
+    """
+
+    peer: Peer
+    datagram: int
     until: float
     answer: bytes | None = None
+
+    def is_again(self, peer: Peer, datagram: bytes) -> bool:
+        """Whether this is what came before."""
+        return self.peer is peer and self.datagram == hash(datagram)
 
 
 _Key = tuple[str, int, bytes]
@@ -96,9 +112,9 @@ class Transmission:
             self._refuse(peer, error.message_id)
             return
         if is_response(message.code):
-            self._response_received(peer, message)
+            self._response_received(peer, message, datagram)
         elif is_request(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
-            self._request_received(peer, message)
+            self._request_received(peer, message, datagram)
         elif message.code == EMPTY and message.type in (Type.ACKNOWLEDGEMENT, Type.RESET):
             self._empty_received(peer, message)
         else:  # a ping, or a code that nobody defined
@@ -129,9 +145,7 @@ class Transmission:
         self._counts.responses_sent += 1
         response.token = request.token
         key = _key(peer, request)
-        timer = self._unacknowledged.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        if self._drop_acknowledgement(key):
             response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
             self._send_and_remember(peer, key, response)
         elif request.type == Type.NON_CONFIRMABLE:
@@ -194,15 +208,15 @@ class Transmission:
             if not exchanges:
                 del self._exchanges[exchange.peer.address]
 
-    def _response_received(self, peer: Peer, message: Message) -> None:
+    def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
         exchange = self._waiting_for(peer, message)
         if exchange is None:
-            self._unasked_received(peer, message)
+            self._unasked_received(peer, message, datagram)
             return
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
             self._acknowledge(peer, message)
-            self._remember(_key(peer, message), _acknowledgement(message).encode())
+            self._remember(peer, message, datagram).answer = _acknowledgement(message).encode()
         self._forget(exchange)
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_result(message)
@@ -219,10 +233,10 @@ class Transmission:
                 return exchange
         return None
 
-    def _unasked_received(self, peer: Peer, message: Message) -> None:
+    def _unasked_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
         if message.type == Type.ACKNOWLEDGEMENT:
             self._counts.dropped += 1
-        elif message.type == Type.CONFIRMABLE and self._acknowledged_again(peer, message):
+        elif message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
             pass
         elif message.unknown_critical is None and self._upper.notification_arrived(peer, message):
             self._counts.notifications_received += 1
@@ -231,13 +245,14 @@ class Transmission:
         else:
             self._refuse(peer, message.message_id)
 
-    def _acknowledged_again(self, peer: Peer, message: Message) -> bool:
-        """Whether it is an answer that came before, whose acknowledgement got lost."""
+    def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
+        """Whether a message came before; what was answered then is answered again."""
         taken = self._taken.get(_key(peer, message))
-        if taken is None or taken.answer is None or taken.answer != _acknowledgement(message).encode():
+        if taken is None or not taken.is_again(peer, datagram) or taken.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
-        self._send(peer, taken.answer)
+        if taken.answer is not None:
+            self._send(peer, taken.answer)
         return True
 
     def _empty_received(self, peer: Peer, message: Message) -> None:
@@ -262,20 +277,24 @@ class Transmission:
             wait = self._tuning.separate_response_seconds
             exchange.timer = self._loop.call_later(wait, self._again, exchange)
 
-    def _request_received(self, peer: Peer, request: Message) -> None:
-        key = _key(peer, request)
-        taken = self._taken.get(key)
-        if taken is not None and taken.until > self._loop.time():
-            self._counts.duplicates += 1
-            if taken.answer is not None:
-                self._send(peer, taken.answer)
+    def _request_received(self, peer: Peer, request: Message, datagram: bytes) -> None:
+        if self._is_again(peer, request, datagram):
             return
         self._counts.requests_received += 1
-        self._remember(key, None)
+        self._remember(peer, request, datagram)
         if request.type == Type.CONFIRMABLE:
-            delay = self._tuning.empty_ack_seconds
+            key, delay = _key(peer, request), self._tuning.empty_ack_seconds
+            self._drop_acknowledgement(key)
             self._unacknowledged[key] = self._loop.call_later(delay, self._acknowledge_request, peer, request)
         self._upper.request_arrived(peer, request)
+
+    def _drop_acknowledgement(self, key: _Key) -> bool:
+        """Whether a request was not acknowledged yet; from now on it is."""
+        timer = self._unacknowledged.pop(key, None)
+        if timer is None:
+            return False
+        timer.cancel()
+        return True
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
         """Say that a request came, whose answer takes its time."""
@@ -285,15 +304,18 @@ class Transmission:
         self._counts.acknowledgements_sent += 1
         self._send_and_remember(peer, key, acknowledgement)
 
-    def _remember(self, key: _Key, answer: bytes | None) -> None:
+    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> _Taken:
         now = self._loop.time()
         while self._taken:
             oldest = next(iter(self._taken.values()))
             if oldest.until > now and len(self._taken) < self._limits.remembered_messages:
                 break
             self._taken.popitem(last=False)
+        key = _key(peer, message)
         self._taken.pop(key, None)
-        self._taken[key] = _Taken(now + self._tuning.exchange_lifetime_seconds, answer)
+        taken = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
+        self._taken[key] = taken
+        return taken
 
     def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
         datagram = message.encode()

@@ -110,7 +110,7 @@ def test_resource_instances_are_of_their_resource_and_a_path_counts_once():
         (b"</1", "character 0 begins no link"),
         (b"</1>,</2", "character 5 begins no link"),
         (b"garbage", "write links like"),
-        (b'</1/0>;x="', "character 8 begins no link"),
+        (b'</1/0>;x="', "character 9 begins no link"),
         (b"</1/0></2/0>", "character 6 begins no link"),
         (b"</1/0\xff>", "not UTF-8"),
         (b"</65536/0>", "0 to 65535"),
@@ -131,7 +131,7 @@ def test_resource_instances_are_of_their_resource_and_a_path_counts_once():
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure(payload, reason):
-    with pytest.raises(BadLinks, match=reason.replace("?", ".")) as refusal:
+    with pytest.raises(BadLinks, match=reason) as refusal:
         read_links(payload)
     assert str(refusal.value).isprintable()
     assert len(str(refusal.value)) < 250
