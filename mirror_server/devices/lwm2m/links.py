@@ -147,10 +147,10 @@ class _Placed(NamedTuple):
 
 
 def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
-    """The links to objects, with their paths below the prefix."""
+    """The links to objects, with their paths below the prefix; there are devices that leave it out."""
     for link in links:
-        path = link.target.removeprefix(prefix)
-        if link.target.startswith(prefix) and _LWM2M_PATH.match(path):
+        path = link.target.removeprefix(prefix) if link.target.startswith(f"{prefix}/") else link.target
+        if _LWM2M_PATH.match(path):
             try:
                 parts = parse_path(path)
             except ValueError as exc:
@@ -175,7 +175,7 @@ def _structure(placed: list[_Placed]) -> Links:
             known.add(f"/{parts.object_id}")
         if parts.resource_id is not None:
             known.add(f"/{parts.object_id}/{parts.instance_id}")
-    tells_observable = any(told.keys() & {"obs", "aobs"} for told in of_resources.values())
+    tells_observable = any("obs" in told for told in of_resources.values())
     resources = tuple(_resource(path, told, tells_observable) for path, told in of_resources.items())
     _check_tokens(resources)
     above = {path: None for parts, path, _ in placed if parts.resource_id is None and path not in known}
