@@ -23,7 +23,7 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Response
-from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, read_links
+from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.registration import (
     RegistrationParameters,
@@ -172,7 +172,7 @@ class Registrar:
             return _refusal(error.code, error.reason)
         except BadLinks as error:
             self.counts.refused += 1
-            return _refusal("4.00", str(error))
+            return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
