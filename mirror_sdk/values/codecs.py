@@ -51,10 +51,12 @@ CONTENT_FORMATS: Mapping[int, str] = {
     112: SENML_CBOR,
     11542: LWM2M_TLV,
     11543: LWM2M_JSON,
+    1541: TEXT_PLAIN,
     1542: LWM2M_TLV,
     1543: LWM2M_JSON,
+    1544: OCTET_STREAM,
 }
-"""CoAP's numbers of the content types; 1542 and 1543 are those of clients from before LwM2M 1.0 was released.
+"""CoAP's numbers of the content types; those from 1541 to 1544 are of clients from before LwM2M 1.0 was released.
 
 Source: CoAP Content-Formats registry; LwM2M core, data formats.
 """

@@ -187,7 +187,7 @@ class NotRegistered(Exception):
 
 
 class NameTaken(Exception):
-    """A simulated device has the endpoint name; a real one has to register another."""
+    """A simulated device has the endpoint name, so a real one cannot take it, or the other way round."""
 
 
 class DeviceEvents(Protocol):
@@ -196,7 +196,7 @@ class DeviceEvents(Protocol):
     def registered(self, registration: Registration) -> Future[str]:
         """A device made a full registration; gives its device id.
 
-        The future raises :class:`NameTaken` where the name is that of another device, which is simulated.
+        The future raises :class:`NameTaken` where the name is that of another device, which is simulated or is real.
         """
         ...
 

@@ -268,7 +268,7 @@ class DeviceService:
 
     def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
-        if known and registration.device_id is None and settings.is_simulated(session, known.device_id):
+        if known and _is_of_other_kind(session, known.device_id, registration):
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         return DeviceRow(
@@ -363,6 +363,13 @@ def _encode_for_all(
 
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     return _CachedObject(encoded(None), {str(app_id): encoded(app_id) for app_id in issuers}, device.revision, version)
+
+
+def _is_of_other_kind(session: Session, device_id: str, registration: Registration) -> bool:
+    """Whether the device is simulated and a real one takes its name, or the other way round."""
+    if registration.device_id is None:
+        return settings.is_simulated(session, device_id)
+    return registration.device_id != device_id and registrations.is_real(session, device_id)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

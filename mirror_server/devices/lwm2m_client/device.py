@@ -106,6 +106,7 @@ class LwM2MDevice:
         behaviour: How it behaves, to be changed.
         observations: What is observed.
         requests: The last requests of the server.
+        heard_at: When the last one came.
         registration_id: What the server calls the registration; empty without one.
 
     Raises:
@@ -141,6 +142,7 @@ class LwM2MDevice:
         self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
         self.observations = Observations()
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self.heard_at: Instant = 0
         self.registration_id = ""
         self._key = key
         self._transmission = transmission
@@ -373,6 +375,7 @@ class LwM2MDevice:
     async def answer(self, incoming: Incoming) -> Observed | None:
         """Answer a request of the server."""
         self.requests.append(incoming.request)
+        self.heard_at = self._clock.now()
         if not self.behaviour.answers:
             return None
         if self.behaviour.hold is not None:

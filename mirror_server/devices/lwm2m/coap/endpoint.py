@@ -260,9 +260,12 @@ class CoapEndpoint:
         except UploadRefused as refused:
             self.counts.refused += 1
             response = _plain(refused.code, str(refused))
-        except ValueError:
+        except UnicodeDecodeError:
             self.counts.refused += 1
-            response = _plain("4.00", "the path and the query are text without slashes in their parts")
+            response = _plain("4.00", "path or query is no UTF-8")
+        except ValueError as error:
+            self.counts.refused += 1
+            response = _plain("4.00", str(error))
         else:
             response = _plain("2.31", "") if request is None else await self._handled(peer, request)
         cut = _cut(response, message.block(Option.BLOCK2))

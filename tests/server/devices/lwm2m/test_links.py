@@ -50,9 +50,9 @@ def test_where_the_objects_are_and_which_formats_are_spoken(text, formats, prefi
     assert read_links(text.encode()) == Links((), ("/1/0",), frozenset(formats), prefix)
 
 
-def test_below_a_prefix_nothing_else_is_an_object():
-    text = b'</lwm2m>;rt="oma.lwm2m",</lwm2m/3303/0/5700>,</3/0/0>,</sensors/temp>,</lwm2mx/3/0/1>'
-    assert paths(read_links(text)) == [TEMPERATURE]
+def test_a_prefix_may_stand_in_front_of_paths_or_be_left_out():
+    text = b'</lwm2m>;rt="oma.lwm2m",</lwm2m/3303/0/5700>,</3/0/0>,</sensors/temp>,</lwm2mx/3/0/1>,</lwm2m3/0/1>'
+    assert paths(read_links(text)) == [TEMPERATURE, "/3/0/0"]
 
 
 def test_an_answer_to_discover_has_the_prefix_of_the_registration():
@@ -90,6 +90,7 @@ def test_what_is_not_readable_is_not_observed_whatever_the_links_say():
 
 def test_who_never_says_obs_has_everything_observed_and_who_does_means_it():
     assert observable(f"<{TEMPERATURE}>,<{DIMMER}>,</27000/0/1>") == [TEMPERATURE, DIMMER, "/27000/0/1"]
+    assert observable(f"<{TEMPERATURE}>;aobs=9,<{DIMMER}>") == [TEMPERATURE, DIMMER]
     assert observable(f"<{TEMPERATURE}>;obs,<{DIMMER}>,</27000/0/1>;aobs=9") == [TEMPERATURE, "/27000/0/1"]
 
 
