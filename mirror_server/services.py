@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirror_server.clock import Clock, ManualClock, SystemClock
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.cluster.leadership import Leadership
-from mirror_server.config import Settings
+from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
@@ -109,7 +109,6 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
-        self.metrics = Metrics(self.database, self.log, self.is_leader)
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self._housekeeping = Housekeeping(
@@ -124,6 +123,7 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.real_devices = self._real_devices()
+        self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
         links = DeviceLinks(self._simulator, self.real_devices)
         self.connections = ConnectionService(self.devices, links)
         self.bench = self._bench()
@@ -235,6 +235,14 @@ class Services:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
         return self._leadership is None or self._leadership.is_leader
 
+    def device_urls(self) -> list[str]:
+        """Where real devices come in; empty while this process does not listen for them."""
+        endpoint = None if self.real_devices is None else self.real_devices.endpoint
+        if endpoint is None:
+            return []
+        ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
+        return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
+
     def _wake(self, device_id: str) -> None:
         self._dispatcher.wake(device_id)
 
@@ -308,7 +316,10 @@ def _begin_serving(url: str) -> Callable[[], None]:
 def _in_common(settings: Settings) -> str:
     """What all processes on one database must have in common."""
     bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    return f"{bench} and {'with --clock manual' if settings.manual_clock else 'by the clock of the system'}"
+    # Of real devices nothing is said where there are none, as versions before them say it.
+    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
+    clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
+    return f"{bench} and {clock}{ways}"
 
 
 def _leadership(settings: Settings, database: Database) -> Leadership | None:

@@ -33,7 +33,7 @@ class BadLinks(ValueError):
 
 
 class TooManyLinks(BadLinks):
-    """There are more links, or longer ones, than are taken."""
+    """There are more links than are taken, or they are longer; the message tells the bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ def read_links(
         most_bytes: As long they may be.
 
     Raises:
-        BadLinks: They are too many or too long, are no links, name a path that cannot be, or contradict each other.
+        BadLinks: They are no links, name a path that cannot be, or contradict each other.
+        TooManyLinks: They are too many, or too long.
     """
     links = _parsed(payload, most_links, most_bytes)
     root = _root(links)

@@ -33,7 +33,7 @@ from mirror_server.devices.lwm2m.registration import (
     read_update,
 )
 from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
-from mirror_server.devices.lwm2m.requests import structured_formats
+from mirror_server.devices.lwm2m.requests import shown, structured_formats
 from mirror_server.store import device_keys, devices, registrations, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -49,6 +49,7 @@ _MOST_ADDRESSES = 100_000
 
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
+_TOO_MANY = "4.29"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +117,12 @@ class Registrar:
 
     async def register(self, peer: Peer, request: Request) -> Response:
         """Take a full registration: ``POST /rd``."""
-        return await self._taken(self._register(peer, request))
+        return await self._taken(peer, self._register(peer, request))
 
     async def update(self, peer: Peer, location: str, request: Request) -> Response:
         """Take an update of a registration: ``POST /rd/{location}``."""
         async with self._alone(location):
-            return await self._taken(self._update(peer, location, request))
+            return await self._taken(peer, self._update(peer, location, request))
 
     async def deregister(self, peer: Peer, location: str) -> Response:
         """Take the end of a registration: ``DELETE /rd/{location}``."""
@@ -178,19 +179,18 @@ class Registrar:
         device = self._registry.by_location(location)
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
-    async def _taken(self, work: Awaitable[Response]) -> Response:
-        try:
-            return await work
-        except RegistrationRefused as error:
+    async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
+        response = await _answered(work)
+        if not response.is_success:
             self.counts.refused += 1
-            return _refusal(error.code, error.reason)
-        except BadLinks as error:
-            self.counts.refused += 1
-            return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+            # Of who comes too often each line would be one too many.
+            if response.code != _TOO_MANY:
+                _log.warning("registration from %s refused: %s", peer.address, shown(response))
+        return response
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response("4.29", b"too many registrations; try again later", 0, _MINUTE_SECONDS)
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         await self._check_identity(peer, parameters.endpoint_name)
         links = self._read_links(request.payload)
@@ -438,6 +438,15 @@ def _structure(
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
     return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
+
+
+async def _answered(work: Awaitable[Response]) -> Response:
+    try:
+        return await work
+    except RegistrationRefused as error:
+        return _refusal(error.code, error.reason)
+    except BadLinks as error:
+        return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
 
 
 def _unknown() -> Response:

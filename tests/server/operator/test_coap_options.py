@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
 import subprocess
 import sys
+from contextlib import closing
 
 import click
 import pytest
@@ -15,6 +18,8 @@ from mirror_server.config import ListenAddress, Settings
 from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.devices.lwm2m.listening import check_listening, is_loopback
 from mirror_server.options import settings_options
+from mirror_server.services import Services
+from mirror_server.web.serve import listen
 
 HIDING = "import sys; sys.modules[{name!r}] = None; from mirror_server.cli import main; main()"
 
@@ -176,3 +181,52 @@ def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplo
         path.chmod(0o644)
         check_listening(settings)
     assert f"others than the owner can read the keys of devices; chmod 600 {path}" in caplog.text
+
+
+def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    url = f"sqlite:///{tmp_path}/mirror.db"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, listen("127.0.0.1", 0) as free:
+        taken.bind(("127.0.0.1", 0))
+        port, http_port = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        result = CliRunner().invoke(main, ["run", f"--port={http_port}", "--database", url, f"--coap=127.0.0.1:{port}"])
+    assert result.exit_code == 1
+    told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port"
+    assert result.output.splitlines()[-1] == told
+    assert "Serving" not in result.output
+    listen("127.0.0.1", http_port).close()
+    with closing(Services(Settings(database_url=url))) as services:
+        services.start()
+
+
+def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    settings = Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True)
+    with closing(Services(settings)) as services:
+        assert services.device_urls() == []
+        services.start()
+        (url,) = services.device_urls()
+        found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
+        assert found
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family, socket.SOCK_DGRAM) as pinging:
+                pinging.settimeout(10)
+                pinging.connect((address, int(found[1])))
+                pinging.send(b"\x40\x00\x12\x34")
+                assert pinging.recv(100) == b"\x70\x00\x12\x34", "a ping of CoAP is answered by a reset"
+    assert services.device_urls() == []
+
+
+@pytest.mark.process
+def test_a_demo_with_coap_prints_where_before_its_address_and_key():
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--devices=0", "--coap=127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--stop-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as demo:
+        lines = [demo.stdout.readline() for _ in range(3)]
+        demo.communicate(timeout=30)
+    assert re.fullmatch(r"# Real devices: coap://127\.0\.0\.1:[1-9]\d*\n", lines[0])
+    assert [line.partition("=")[0] for line in lines[1:]] == ["export API_HOST", "export API_KEY"]
+    assert demo.returncode == 0
