@@ -421,9 +421,7 @@ def test_the_format_a_device_has_is_remembered(tmp_path: Path) -> None:
                     asked.answer("4.06")
                     await world.until(lambda asked=asked: asked not in world.endpoint.waiting)
                 else:
-                    asked.answer(
-                        "2.05", bytes.fromhex("e8164408") + bytes.fromhex("4035800000000000"), 11542, before + 1
-                    )
+                    asked.answer("2.05", bytes.fromhex("e81644084035800000000000"), 11542, before + 1)
             await world.until(lambda answers=answers: answers)
             assert answers[0].content == Content(b"21.5")
             assert len(world.endpoint.asked) == before + len(expected)
