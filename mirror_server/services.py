@@ -16,7 +16,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
-from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import Endpoint, Handler, Keys
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
@@ -302,10 +302,11 @@ def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
     return written(path, content)
 
 
-async def _listen(settings: Settings, handler: Handler) -> Endpoint:
+async def _listen(settings: Settings, handler: Handler, keys: Keys) -> Endpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
-    return await listen(handler, coap=settings.coap, limits=Limits(payload_bytes=settings.max_coap_payload_bytes))
+    limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+    return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=keys, limits=limits)
 
 
 def _begin_serving(url: str) -> Callable[[], None]:

@@ -5,6 +5,7 @@ All of it happens on one event loop. Source: RFC 7252, RFC 7641.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -120,6 +121,10 @@ class Counts:
     handshakes: int = 0
     handshake_failures: int = 0
     sessions: int = 0
+
+
+Keys = Callable[[str], bytes | None]
+"""The pre-shared key of an identity; ``None`` for one that may not come in."""
 
 
 class Handler(Protocol):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
-from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler, Keys
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
@@ -52,7 +52,7 @@ class Statistics:
     messages: Counts
 
 
-OpenEndpoint = Callable[[Handler], Awaitable[Endpoint]]
+OpenEndpoint = Callable[[Handler, Keys], Awaitable[Endpoint]]
 """Opens the sockets; what comes by them goes to the handler. Raises :class:`CannotListen`."""
 
 
@@ -171,7 +171,7 @@ class LwM2MLink:
         try:
             await fleet.take_up()
             if listening is None:
-                endpoint: Endpoint | None = await self._open_endpoint(fleet)
+                endpoint: Endpoint | None = await self._open_endpoint(fleet, fleet.secret_of)
             else:
                 started.set_result(None)
                 endpoint = await self._wait_for_port(fleet, stopping)
@@ -199,7 +199,7 @@ class LwM2MLink:
         waits = itertools.count(1)
         while not stopping.is_set():
             try:
-                return await self._open_endpoint(fleet)
+                return await self._open_endpoint(fleet, fleet.secret_of)
             except CannotListen as error:
                 if next(waits) == _WAITS_BEFORE_ERROR:
                     _log.error("no real device can be reached, and it is tried on: %s", error)
