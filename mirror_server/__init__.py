@@ -92,9 +92,11 @@ Watching it
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
 - ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route,
   waiting device requests, open polls, connections, what clients leave unread, size of the notification logs, webhooks
-  and their failures, devices by state.
+  and their failures, devices by state; of real devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations,
+  messages by kind, retransmissions, handshakes that failed, sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
-  application, async-id. It holds no keys, no queries and no values.
+  application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
+  queries and no values.
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.

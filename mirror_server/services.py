@@ -109,7 +109,6 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
-        self.metrics = Metrics(self.database, self.log, self.is_leader)
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self._housekeeping = Housekeeping(
@@ -124,6 +123,7 @@ class Services:
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
         self.real_devices = self._real_devices()
+        self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
         links = DeviceLinks(self._simulator, self.real_devices)
         self.connections = ConnectionService(self.devices, links)
         self.bench = self._bench()

@@ -158,10 +158,10 @@ class BareDevice:
         token = struct.pack(">H", self._number)
         return pack(Message(CON, code, self._number, token, tuple(options), payload))
 
-    def registration(self, *query: str) -> bytes:
+    def registration(self, **parameters: str) -> bytes:
         """The registration, to be sent."""
-        told = (f"ep={self.name}", "lt=86400", "lwm2m=1.0", "b=U", *query)
-        return self.request(POST, ["rd"], told, self.links.encode())
+        told = {"ep": self.name, "lt": "86400", "lwm2m": "1.0", "b": "U"} | parameters
+        return self.request(POST, ["rd"], (f"{key}={value}" for key, value in told.items()), self.links.encode())
 
     def update(self, *query: str) -> bytes:
         return self.request(POST, self.location, query)

@@ -32,6 +32,10 @@ class BadLinks(ValueError):
     """Links cannot be taken; the message names what is wrong and the cure."""
 
 
+class TooManyLinks(BadLinks):
+    """There are more links than are taken, or they are longer; the message tells the bound."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkedResource:
     """A resource as a link tells of it.
@@ -79,7 +83,8 @@ def read_links(
         most_bytes: As long they may be.
 
     Raises:
-        BadLinks: They are too many or too long, are no links, name a path that cannot be, or contradict each other.
+        BadLinks: They are no links, name a path that cannot be, or contradict each other.
+        TooManyLinks: They are too many, or too long.
     """
     links = _parsed(payload, most_links, most_bytes)
     root = _root(links)
@@ -96,7 +101,7 @@ def is_readable(path: str) -> bool:
 
 def _parsed(payload: bytes, most_links: int, most_bytes: int) -> list[Link]:
     if len(payload) > most_bytes:
-        raise BadLinks(f"{len(payload)} bytes of links are too many; {most_bytes} are the most")
+        raise TooManyLinks(f"{len(payload)} bytes of links are too many; {most_bytes} are the most")
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -105,7 +110,7 @@ def _parsed(payload: bytes, most_links: int, most_bytes: int) -> list[Link]:
     try:
         for link in parse_links(text):
             if len(links) == most_links:
-                raise BadLinks(f"there are too many links; {most_links} are the most")
+                raise TooManyLinks(f"there are too many links; {most_links} are the most")
             links.append(link)
     except NoLinks as exc:
         raise BadLinks(str(exc)) from exc

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
-from mirror_server.devices.lwm2m.exchange import CannotListen, Endpoint, Handler
-from mirror_server.devices.lwm2m.fleet import Fleet
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
+from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
 from mirror_server.devices.lwm2m.identities import Identities
-from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationLimits
+from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
 
@@ -33,6 +34,24 @@ _WAITS_BEFORE_ERROR = 60
 
 _THREADS = 4
 """As many look into the database while the loop goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What there is and what happened since it listens; the counts go on.
+
+    Attributes:
+        devices: How many devices are registered.
+        registrations: What came of registrations.
+        exchanges: What came of notifications and requests.
+        messages: What went over the sockets.
+    """
+
+    devices: int
+    registrations: RegistrationCounts
+    exchanges: FleetCounts
+    messages: Counts
+
 
 OpenEndpoint = Callable[[Handler], Awaitable[Endpoint]]
 """Opens the sockets; what comes by them goes to the handler. Raises :class:`CannotListen`."""
@@ -134,10 +153,12 @@ class LwM2MLink:
         """The sockets; ``None`` while it does not listen."""
         return self._endpoint
 
-    @property
-    def fleet(self) -> Fleet | None:
-        """The devices, for who counts them; ``None`` while it does not listen."""
-        return self._fleet
+    def statistics(self) -> Statistics | None:
+        """What is counted; ``None`` while it does not listen."""
+        fleet, endpoint = self._fleet, self._endpoint
+        if fleet is None or endpoint is None:
+            return None
+        return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
 
     async def _run(self, started: Future[None], listening: Callable[[], None] | None) -> None:
         loop = asyncio.get_running_loop()

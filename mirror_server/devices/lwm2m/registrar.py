@@ -23,7 +23,7 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Response
-from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, read_links
+from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.registration import (
     RegistrationParameters,
@@ -32,7 +32,7 @@ from mirror_server.devices.lwm2m.registration import (
     read_update,
 )
 from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
-from mirror_server.devices.lwm2m.requests import structured_formats
+from mirror_server.devices.lwm2m.requests import shown, structured_formats
 from mirror_server.store import device_keys, devices, registrations, resources
 from mirror_server.store.database import Database
 
@@ -44,6 +44,7 @@ _LOCATION_BYTES = 12
 _MINUTE_SECONDS = 60
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
+_TOO_MANY = "4.29"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,11 @@ class Registrar:
 
     async def register(self, peer: Peer, request: Request) -> Response:
         """Take a full registration: ``POST /rd``."""
-        return await self._taken(self._register(peer, request))
+        return await self._taken(peer, self._register(peer, request))
 
     async def update(self, peer: Peer, location: str, request: Request) -> Response:
         """Take an update of a registration: ``POST /rd/{location}``."""
-        return await self._taken(self._update(peer, location, request))
+        return await self._taken(peer, self._update(peer, location, request))
 
     async def deregister(self, peer: Peer, location: str) -> Response:
         """Take the end of a registration: ``DELETE /rd/{location}``."""
@@ -164,19 +165,18 @@ class Registrar:
         device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
         await self._keep(device)
 
-    async def _taken(self, work: Awaitable[Response]) -> Response:
-        try:
-            return await work
-        except RegistrationRefused as error:
+    async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
+        response = await _answered(work)
+        if not response.is_success:
             self.counts.refused += 1
-            return _refusal(error.code, error.reason)
-        except BadLinks as error:
-            self.counts.refused += 1
-            return _refusal("4.00", str(error))
+            # Of who comes too often each line would be one too many.
+            if response.code != _TOO_MANY:
+                _log.warning("registration from %s refused: %s", peer.address, shown(response))
+        return response
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response("4.29", b"too many registrations; try again later", 0, _MINUTE_SECONDS)
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         await self._check_identity(peer, parameters.endpoint_name)
         links = self._read_links(request.payload)
@@ -415,6 +415,15 @@ def _structure(
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
     return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
+
+
+async def _answered(work: Awaitable[Response]) -> Response:
+    try:
+        return await work
+    except RegistrationRefused as error:
+        return _refusal(error.code, error.reason)
+    except BadLinks as error:
+        return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
 
 
 def _unknown() -> Response:

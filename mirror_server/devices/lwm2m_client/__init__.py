@@ -1,17 +1,17 @@
 """A LwM2M device in Python over CoAP, with and without DTLS: the command ``mirror-device``, and a library for tests.
 
 For people who have no hardware, and to try any LwM2M 1.0 or 1.1 server. ``pip install 'device-state-mirror[lwm2m]'``
-brings it, and with ``[lwm2m-dtls]`` it speaks DTLS too, for which DTLSSocket is built: that needs a C compiler, autoconf
-and automake. Two shells, and a thermometer is in the mirror::
+brings it, and with ``[lwm2m-dtls]`` it speaks DTLS too, for which DTLSSocket is built: that needs a C compiler,
+autoconf and automake. Two shells, and a thermometer is in the mirror::
 
     mirror-server run --coap 127.0.0.1:5683
     mirror-device --server coap://127.0.0.1:5683 --name my-sensor --kind thermometer
 
 The device measures by the models of the simulated devices: with the same ``--seed`` and name it measures the same. It
 updates its registration after half its lifetime, registers anew where the server does not know it any more, and tries
-again with growing pauses (5 to 300 s) where it gets no answer. Ctrl-C deregisters. With ``--queue`` it sleeps 93 s after
-its last message, and comes back every 15 minutes. ``--count 20 --kind mixed`` makes 20 devices of all kinds in one
-process.
+again with growing pauses (5 to 300 s) where it gets no answer. Ctrl-C deregisters. With ``--queue`` it sleeps 93 s
+after its last message, and comes back every 15 minutes. ``--count 20 --kind mixed`` makes 20 devices of all kinds in
+one process.
 
 With DTLS it proves itself with a key, which the mirror prints once::
 

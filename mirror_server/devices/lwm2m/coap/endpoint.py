@@ -266,6 +266,9 @@ class CoapEndpoint:
         except UploadRefused as refused:
             self.counts.refused += 1
             response = _plain(refused.code, str(refused))
+        except UnicodeDecodeError:
+            self.counts.refused += 1
+            response = _plain("4.00", "path or query is no UTF-8")
         except ValueError as error:
             self.counts.refused += 1
             response = _plain("4.00", str(error))
