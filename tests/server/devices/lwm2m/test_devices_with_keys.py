@@ -14,8 +14,10 @@ from mirror_server.config import ListenAddress
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 from mirror_server.service import device_keys
+from mirror_server.services import Services
 from mirror_server.store import device_keys as stored_keys
 from mirror_server.store.device_keys import DeviceKey
+from mirror_server.store.devices import DeviceRow
 
 pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
 
@@ -31,8 +33,11 @@ class Site:
     def __init__(self, new_server: Any, side: DeviceSide) -> None:
         self.side = side
         self.server = new_server(coaps=ListenAddress("127.0.0.1", 0))
-        self.services = self.server.services
         (self.url,) = self.services.device_urls()
+
+    @property
+    def services(self) -> Services:
+        return self.server.services
 
     def key(self, name: str, identity: str | None = None) -> DeviceKey:
         return device_keys.add(self.services.database, name, identity, wall_time())
@@ -49,8 +54,11 @@ class Site:
         return device
 
     def names(self) -> set[str]:
-        listed = self.server.client.get("/v3/devices").json["data"]
-        return {each["endpoint_name"] for each in listed if each["state"] == "registered"}
+        return {each.endpoint_name for each in self.listed() if each.registered}
+
+    def listed(self) -> list[DeviceRow]:
+        rows, _ = self.services.devices.page([], after=None, descending=False, limit=100, count=False)
+        return rows
 
     def operate(self, *arguments: str) -> None:
         url = self.services.settings.database_url
@@ -106,12 +114,36 @@ def test_a_revoked_device_is_out_though_it_says_nothing(site):
 def test_a_renamed_device_registers_under_the_new_name_and_keeps_its_id(site):
     key = site.key("old")
     site.side.run(site.device("old", key).register())
-    (device_id,) = (each["id"] for each in site.server.client.get("/v3/devices").json["data"])
+    (former,) = site.listed()
     site.operate("rename", "old", "new")
     until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRefused, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("new", key).register())
-    listed = site.server.client.get("/v3/devices").json["data"]
-    assert [(each["id"], each["endpoint_name"]) for each in listed] == [(device_id, "new")]
-    assert site.services.connections.connection(device_id).connection.protocol == "coaps"
+    assert site.services.real_devices.fleet.registry.by_name("old") is None, "the former registration is still there"
+    (device,) = site.listed()
+    assert (device.device_id, device.endpoint_name) == (former.device_id, "new")
+    assert site.services.connections.connection(device.device_id).connection.protocol == "coaps"
+
+
+@pytest.mark.parametrize("order", [("new", "old"), ("old", "new")])
+def test_the_old_name_of_a_renamed_device_is_free_for_another_one(site, order):
+    key = site.key("old", "first")
+    site.side.run(site.device("old", key).register())
+    (former,) = site.listed()
+    site.operate("rename", "old", "new")
+    until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    keys = {"new": key, "old": site.key("old", "second")}
+    for name in order:
+        site.side.run(site.device(name, keys[name]).register())
+    ids = {each.endpoint_name: each.device_id for each in site.listed()}
+    assert ids["new"] == former.device_id != ids["old"]
+    connection = site.services.connections.connection
+    until(lambda: all(connection(device_id).is_reachable for device_id in ids.values()))
+    # A restart finds both by what is stored.
+    site.server.restart()
+    kept = site.services.connections
+    assert {name: kept.connection(device_id).connection.protocol for name, device_id in ids.items()} == {
+        "new": "coaps",
+        "old": "coaps",
+    }
