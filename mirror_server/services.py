@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +14,7 @@ from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer
+from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
 from mirror_server.devices.lwm2m.identities import Identities
@@ -96,6 +96,7 @@ class Services:
             wake=self._wake,
             expiry_due=self._command_expires,
             under_way=self._under_way,
+            values_of=_values_of,
         )
         self.subscriptions = SubscriptionService(
             database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
@@ -295,6 +296,13 @@ class Services:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
+    """The values in the payload of an object instance of a real device."""
+    from mirror_server.devices.lwm2m.payloads import written  # noqa: PLC0415 - as above
+
+    return written(path, content)
 
 
 async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
