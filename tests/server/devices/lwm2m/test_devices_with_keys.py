@@ -120,7 +120,7 @@ def test_a_renamed_device_registers_under_the_new_name_and_keeps_its_id(site):
     with pytest.raises(RegistrationRefused, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("new", key).register())
-    assert site.services.real_devices.fleet.registry.by_name("old") is None, "the former registration is still there"
+    assert site.services.real_devices._fleet.registry.by_name("old") is None, "the former registration is still there"
     (device,) = site.listed()
     assert (device.device_id, device.endpoint_name) == (former.device_id, "new")
     assert site.services.connections.connection(device.device_id).connection.protocol == "coaps"
