@@ -5,7 +5,6 @@ All of it happens on one event loop. Source: RFC 7252, RFC 7641.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -123,10 +122,6 @@ class Counts:
     sessions: int = 0
 
 
-Keys = Callable[[str], bytes | None]
-"""The pre-shared key of an identity; ``None`` for one that may not come in."""
-
-
 class Handler(Protocol):
     """Who speaks with the devices; called on the event loop."""
 
@@ -188,6 +183,10 @@ class Endpoint(Protocol):
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
+        ...
+
+    def end_sessions(self, identity: str) -> None:
+        """End the DTLS sessions of an identity, whose key is no longer good."""
         ...
 
     async def close(self) -> None:

@@ -30,7 +30,6 @@ from mirror_server.devices.lwm2m.exchange import (
     Response,
     Unreachable,
 )
-from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
@@ -38,7 +37,6 @@ from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
 from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
 from mirror_server.store import registrations, resources
 from mirror_server.store.database import Database
-from mirror_server.store.device_keys import DeviceKey
 from mirror_server.store.failures import NotLeader, StorageFailed
 
 _log = logging.getLogger(__name__)
@@ -106,8 +104,6 @@ class Fleet:
         self._database = database
         self._clock = clock
         self._awake_seconds = awake_seconds
-        self._identities = Identities(database)
-        self._keys: dict[str, DeviceKey] = {}
         self._conversation: Conversation | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
@@ -142,18 +138,8 @@ class Fleet:
         """Have a device do what a command asks, as soon as it has answered what is under way."""
         self._spawn(self._deliver(device_id, command, answer))
 
-    def secret_of(self, identity: str) -> bytes | None:
-        """The pre-shared key for a handshake; ``None`` for who may not come in."""
-        key = self._identities.find(identity)
-        if key is None:
-            return None
-        self._keys[identity] = key
-        return key.secret
-
     async def answer(self, peer: Peer, request: Request) -> Response:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
-        if not self._may_speak(peer):
-            return Response("4.01", b"the key was revoked", 0)
         try:
             async with asyncio.timeout(_STORE_SECONDS):
                 return await self._answer(peer, request)
@@ -164,7 +150,7 @@ class Fleet:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
         observed = self.observations.find(notification)
         now = self._clock.now()
-        if observed is None or not observed.device.is_registered(now) or not self._may_speak(notification.peer):
+        if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
             return False
         self.counts.notifications += 1
@@ -187,13 +173,6 @@ class Fleet:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
         for device in self.registry.at(peer):
             device.is_reachable = False
-
-    def _may_speak(self, peer: Peer) -> bool:
-        """Whether the key still holds with which the session of a peer began."""
-        if not peer.is_secure:
-            return True
-        key = self._keys.get(peer.identity or "")
-        return key is not None and self._identities.still_holds(key)
 
     async def _answer(self, peer: Peer, request: Request) -> Response:
         match request.path.removeprefix("/").split("/"):
@@ -249,8 +228,6 @@ class Fleet:
             # A device that left the last request unanswered is not asked to observe one resource after the other: what
             # an application asks of it comes sooner.
             is_put_off = is_about_observation and device.is_silent
-            if not self._may_speak(device.peer):
-                device.is_reachable = False
             if conversation is None or is_put_off or not self._is_current(device):
                 return Answer(Outcome.NOT_SENT)
             try:

@@ -242,6 +242,8 @@ class Registrar:
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
             raise RegistrationRefused("4.03", reason) from None
+        # An operator may have given it another name since it registered.
+        former = self._registry.by_id(device_id) or former
         now = self._clock.now()
         has_changed = former is None or former.links_hash != links_hash
         device = RegisteredDevice(

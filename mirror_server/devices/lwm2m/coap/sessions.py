@@ -19,9 +19,12 @@ from typing import Any
 
 from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
 from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
-from mirror_server.devices.lwm2m.exchange import CannotListen, Keys, Peer, Unreachable
+from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
+
+Keys = Callable[[str], bytes | None]
+"""The pre-shared key of an identity; ``None`` for one that may not come in."""
 
 _LONGEST_KEY = 16
 """DTLSSocket copies a key to 16 bytes of its stack, however long it is."""
