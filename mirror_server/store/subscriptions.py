@@ -247,19 +247,24 @@ def refused(session: Session, device_id: str, path: str) -> None:
         clear_ended(session, device_id)
 
 
-def observation_ended(session: Session, device_id: str, path: str) -> None:
-    """The device has ended an observation by itself; it is asked again as if it had refused."""
-    cancelled(session, device_id, path)
-    refused(session, device_id, path)
-
-
-def cancelled(session: Session, device_id: str, path: str) -> None:
-    """The device was told to observe the resource no longer."""
+def forgotten(session: Session, device_id: str, path: str) -> None:
+    """The device may not observe the resource any more, and is to be asked again where it should."""
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
+
+
+def observation_ended(session: Session, device_id: str, path: str) -> None:
+    """The device has ended an observation by itself; it is asked again as if it had refused."""
+    forgotten(session, device_id, path)
+    refused(session, device_id, path)
+
+
+def cancelled(session: Session, device_id: str, path: str) -> None:
+    """The device was told to observe the resource no longer."""
+    forgotten(session, device_id, path)
 
 
 def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Hearing]:

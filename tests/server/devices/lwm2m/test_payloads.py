@@ -303,9 +303,11 @@ asked = st.sampled_from([TEMPERATURE, "/3303/0", "/3303", "/3/0", "/3/0/7/0", EX
 
 @given(payloads, st.sampled_from([None, 41, *CONTENT_FORMATS]), asked)
 def test_nothing_but_the_one_error_is_raised(payload, number, path):
+    reasons, parts = [], []
     try:
         parts = told(payload, number, path)
-    except BadPayload:
-        return
+    except BadPayload as exc:
+        reasons.append(str(exc))
+    assert all(reason.isprintable() and len(reason) < 300 for reason in reasons)
     assert sum(len(part.content.payload) for part in parts) <= 40 * (len(payload) + 1)
     assert all(part.changed_at is None or 0 <= part.changed_at < NOW for part in parts)

@@ -197,3 +197,26 @@ def test_what_is_no_notification_attribute_is_refused(query, reason):
         attributes(query)
     assert refusal.value.outcome is Outcome.BAD_VALUE
     assert refusal.value.reason.isprintable()
+
+
+content_types = st.sampled_from([*CONTENT_FORMATS.values(), "text/plain; charset=utf-8", "*/*", "a/b"]) | st.text()
+paths = st.sampled_from([TEMPERATURE, DIMMER, SWITCH, UNDECLARED, PACKAGE, "/3/0/4", "/3303/0", "/3303", "/"])
+
+
+@given(paths, st.binary() | st.sampled_from([b"1", b"20.5", b"AAE="]), content_types, st.text("pminaxgtls=&019.-"))
+def test_nothing_but_the_one_error_is_raised(path, payload, content_type, query):
+    given = Content(payload, content_type)
+    reasons = []
+    for ask in (
+        lambda: writes(path, given, NEW),
+        lambda: accepts(path, content_type, NEW),
+        lambda: execution(given, NEW),
+        lambda: attributes(query),
+        lambda: attributes(content_type),
+    ):
+        try:
+            ask()
+        except NotSendable as exc:
+            reasons.append(exc.reason)
+    reasons.append(shown(Response("4.00", payload)))
+    assert all(reason.isprintable() and len(reason) < 500 for reason in reasons)
