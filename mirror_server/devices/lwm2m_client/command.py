@@ -129,7 +129,10 @@ def main(
     wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
-    key = PreSharedKey((identity or name).encode(), psk) if psk is not None and address.is_secure else None
+    try:
+        key = PreSharedKey((identity or name).encode(), psk) if psk is not None and address.is_secure else None
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
     options = DeviceOptions(
         server=str(address),
         version=lwm2m_version,  # type: ignore[arg-type]
