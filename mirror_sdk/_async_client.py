@@ -62,7 +62,7 @@ from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
-from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
@@ -341,6 +341,21 @@ class AsyncMirrorClient:
         """
         return await self._about(device_id, _operations.get_directory_device, timeout=timeout)
 
+    async def get_connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
+        """How the device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
+
+        The address its messages come from is told to a key with the scope ``admin`` only.
+
+        Raises:
+            NotFound: There is no such device, or the service does not tell how devices are connected.
+
+        Source: wire.md 6.
+
+        >>> (await client.get_connection(station)).protocol
+        'simulated'
+        """
+        return await self._about(device_id, _operations.get_device_connection, timeout=timeout)
+
     async def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
         """The resources a device has now, and which of them can be observed.
 
@@ -377,6 +392,7 @@ class AsyncMirrorClient:
         deadline = self._sender.deadline(timeout)
         device = await self.get_directory_device(device_id, timeout=deadline)
         contacts = await _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
+        connection = await _if_allowed(self.get_connection, device, timeout=deadline)
         return explain(
             Facts(
                 device=device,
@@ -387,6 +403,7 @@ class AsyncMirrorClient:
                 rules=await _if_allowed(self.get_presubscriptions, timeout=deadline),
                 waiting=await _if_allowed(self.list_device_requests, device, timeout=deadline),
                 contacts=contacts,
+                connection=connection,
             )
         )
 

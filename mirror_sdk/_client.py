@@ -61,7 +61,7 @@ from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import PythonValue, decode, encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, Method, WaitingRequest
-from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
@@ -333,6 +333,21 @@ class MirrorClient:
         """
         return self._about(device_id, _operations.get_directory_device, timeout=timeout)
 
+    def get_connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
+        """How the device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
+
+        The address its messages come from is told to a key with the scope ``admin`` only.
+
+        Raises:
+            NotFound: There is no such device, or the service does not tell how devices are connected.
+
+        Source: wire.md 6.
+
+        >>> client.get_connection(station).protocol
+        'simulated'
+        """
+        return self._about(device_id, _operations.get_device_connection, timeout=timeout)
+
     def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
         """The resources a device has now, and which of them can be observed.
 
@@ -369,6 +384,7 @@ class MirrorClient:
         deadline = self._sender.deadline(timeout)
         device = self.get_directory_device(device_id, timeout=deadline)
         contacts = _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
+        connection = _if_allowed(self.get_connection, device, timeout=deadline)
         return explain(
             Facts(
                 device=device,
@@ -379,6 +395,7 @@ class MirrorClient:
                 rules=_if_allowed(self.get_presubscriptions, timeout=deadline),
                 waiting=_if_allowed(self.list_device_requests, device, timeout=deadline),
                 contacts=contacts,
+                connection=connection,
             )
         )
 

@@ -19,7 +19,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
-from mirror_sdk.wire.directory import Device, EndpointResource
+from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
 from mirror_sdk.wire.model import JsonForm, write_timestamp
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
@@ -83,6 +83,7 @@ class Facts:
         rules: The presubscription rules of this application.
         waiting: The requests of this application for the device that have no answer yet.
         contacts: When values came that the device sent because of a subscription of this application.
+        connection: How the device is connected.
     """
 
     device: Device
@@ -93,6 +94,13 @@ class Facts:
     rules: Sequence[PresubscriptionRule] | None
     waiting: Sequence[WaitingRequest] | None
     contacts: Sequence[datetime] | None
+    connection: DeviceConnection | None
+
+    @property
+    def way(self) -> str:
+        """The protocols by which values of a real device come, in words; empty for a simulated one."""
+        connection = self.connection
+        return connection.way if connection is not None and connection.lwm2m_version is not None else ""
 
     @property
     def is_registered(self) -> bool:
@@ -147,7 +155,7 @@ def explain(facts: Facts) -> Explanation:
     return Explanation(
         f"{name} of {visible(facts.device.endpoint_name)} ({facts.path})",
         (
-            *_of_reported(resource, now),
+            *_of_reported(resource, facts.way, now),
             *_of_subscription(resource, facts),
             *_of_desired(resource, now),
             *_of_waiting(facts),
@@ -157,14 +165,15 @@ def explain(facts: Facts) -> Explanation:
     )
 
 
-def _of_reported(resource: Resource, now: datetime) -> list[str]:
+def _of_reported(resource: Resource, way: str, now: datetime) -> list[str]:
     reported = resource.reported
     if reported is None:
         return ["Nothing was ever reported: it was never read with success, and the device never sent it."]
     unit = f" {resource.unit}" if resource.unit else ""
     lines = [f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, now)}."]
     if reported.origin in _ORIGINS:
-        lines.append(f"It came so: {_ORIGINS[reported.origin]}.")
+        how = f"by {way}" if way else "so"
+        lines.append(f"It came {how}: {_ORIGINS[reported.origin]}.")
     lines += _of_freshness(reported, now)
     return lines
 
@@ -260,7 +269,7 @@ def _of_waiting(facts: Facts) -> list[str]:
 
 
 def _of_device(facts: Facts, now: datetime) -> list[str]:
-    lines = []
+    lines = _of_connection(facts)
     if not facts.is_registered:
         lines.append("The device is not registered: it cannot be asked now.")
     elif facts.device.queue_mode:
@@ -272,6 +281,14 @@ def _of_device(facts: Facts, now: datetime) -> list[str]:
     if _announced(facts) is None:
         lines.append("The device does not have this resource any more; the mirror keeps its last value.")
     return lines
+
+
+def _of_connection(facts: Facts) -> list[str]:
+    if not facts.way or facts.connection is None:
+        return []
+    address = facts.connection.address
+    place = "" if address is None else f"; its messages come from {visible(address)}"
+    return [f"The device speaks {facts.way}{place}."]
 
 
 def _of_contact(facts: Facts, now: datetime) -> list[str]:

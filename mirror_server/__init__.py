@@ -5,8 +5,9 @@ An access key first, then the server::
     mirror-server keys create my-app --scope read --scope write
     mirror-server run --database sqlite:///mirror.db
 
-``mirror-server help`` lists what is told apart: ``notifications`` (polls, webhooks, streams), ``processes`` (several of
-them on PostgreSQL, and what they bear), ``wsgi`` (gunicorn, waitress).
+``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
+``notifications`` (polls, webhooks, streams), ``processes`` (several of them on PostgreSQL, and what they bear),
+``wsgi`` (gunicorn, waitress).
 
 Settings
 --------
@@ -29,6 +30,9 @@ values may be given, a variable has them separated by spaces.
   variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
 - Who is believed, and who is called: ``--trust-proxy``, ``--allow-callbacks-to``.
 - What stands in the log: ``--log-format`` (``json`` for programs), ``--access-log`` or ``--no-access-log``.
+- Where real devices come: ``--coap`` (plain text; beyond this machine with ``--coap-insecure`` alone), ``--coaps``
+  (DTLS); how long after its last message a device in queue mode can be reached, ``--coap-awake-seconds``; and what they
+  may: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, ``--coap-registrations-per-minute``.
 - Simulated devices: ``--simulate`` has them, and the bench (``/sim/v1``; in Python ``Bench(client)``, and
   ``AsyncBench(client)`` with an ``AsyncMirrorClient``) to play them with; ``--seed``, ``--clock``,
   ``--answer-timeout-seconds``. With a manual clock times, expiry and the devices' rhythms stand still until the bench
@@ -65,8 +69,8 @@ devices sent is not told again, and the times of a resource never go back. A dev
 after the device's last connection.
 
 Values may be personal data of the people who use the devices: the database file and its backups need the same care as
-those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Files are made
-readable by their owner alone. Three commands look after them::
+those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Keys of real devices
+stand there as they are. Files are made readable by their owner alone. Three commands look after them::
 
     mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
     mirror-server check              damaged tables, and the invariants of the database
@@ -88,9 +92,11 @@ Watching it
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
 - ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route,
   waiting device requests, open polls, connections, what clients leave unread, size of the notification logs, webhooks
-  and their failures, devices by state.
+  and their failures, devices by state; of real devices (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations,
+  messages by kind, retransmissions, handshakes that failed, sessions.
 - The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
-  application, async-id. It holds no keys, no queries and no values.
+  application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
+  queries and no values.
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mirror_server.store.url import DEFAULT_URL
 
@@ -19,6 +19,23 @@ UNIX: Literal["unix"] = "unix"
 """A peer on a socket of this machine's file system, which has no address."""
 
 Proxy = Network | Literal["unix"]
+
+COAP_PORT = 5683
+"""Where CoAP is spoken by default. Source: RFC 7252, 6.1."""
+
+COAPS_PORT = 5684
+"""Where CoAP over DTLS is spoken by default. Source: RFC 7252, 6.2."""
+
+
+class ListenAddress(NamedTuple):
+    """Where to listen: a name or an address without brackets, and a port, 0 for a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """As it is written in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +65,14 @@ class Settings:
         idle_timeout_seconds: How long a connection stays open on which no request begins.
         request_timeout_seconds: How long the head of a request may take to arrive, and how long its body.
         write_timeout_seconds: How long a client may take to read what is on its way to it.
+        coap: Where real devices come by CoAP in plain text; ``None`` for nowhere.
+        coaps: Where they come by CoAP over DTLS, with a pre-shared key each; ``None`` for nowhere.
+        coap_insecure: Whether plain CoAP may be spoken beyond this machine.
+        coap_awake_seconds: How long after its last message a device in queue mode listens.
+        max_coap_devices: How many real devices may be registered at once.
+        max_coap_links: How many links one of them may register.
+        max_coap_payload_bytes: The largest payload a real device may send, all blocks together.
+        coap_registrations_per_minute: How often one address may register.
     """
 
     database_url: str = DEFAULT_URL
@@ -72,3 +97,11 @@ class Settings:
     idle_timeout_seconds: float = 20
     request_timeout_seconds: float = 30
     write_timeout_seconds: float = 30
+    coap: ListenAddress | None = None
+    coaps: ListenAddress | None = None
+    coap_insecure: bool = False
+    coap_awake_seconds: float = 93
+    max_coap_devices: int = 100_000
+    max_coap_links: int = 1000
+    max_coap_payload_bytes: int = 64 * 1024
+    coap_registrations_per_minute: int = 600

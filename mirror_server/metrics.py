@@ -1,8 +1,9 @@
-"""What a Prometheus server is told: requests, queues, the log, webhooks, devices."""
+"""What a Prometheus server is told: requests, queues, the log, webhooks, devices and how they are spoken with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,12 +16,16 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mirror_server.devices.lwm2m.exchange import Counts
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store.database import Database
 from mirror_server.store.statistics import measure
+
+if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -34,9 +39,16 @@ class Metrics:
         database: Where the counts of stored things come from, at each scrape.
         log: Tells how many polls are open.
         is_leader: Tells whether this process holds the devices and channels.
+        real_devices: Counts what goes on with real devices; ``None`` where none can come.
     """
 
-    def __init__(self, database: Database, log: NotificationLog, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        log: NotificationLog,
+        is_leader: Callable[[], bool],
+        real_devices: LwM2MLink | None = None,
+    ) -> None:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -54,6 +66,8 @@ class Metrics:
             registry=self._registry,
         )
         self._registry.register(_State(database, log, is_leader))
+        if real_devices is not None:
+            self._registry.register(_RealDevices(real_devices))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered request; ``route`` is the rule it matched, not its path, which would be endless."""
@@ -103,3 +117,78 @@ class _State(Collector):
             ("mirror_webhook_backlog_entries", "Log entries that webhooks have not taken yet.", found.webhook_backlog),
         ):
             yield GaugeMetricFamily(name, meaning, value)
+
+
+class _RealDevices(Collector):
+    """What is counted of real devices; nothing while this process does not listen to them."""
+
+    def __init__(self, link: LwM2MLink) -> None:
+        self._link = link
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._link.statistics()
+        if found is None:
+            return
+        told, heard, sent = found.registrations, found.exchanges, found.messages
+        yield GaugeMetricFamily("mirror_lwm2m_devices", "Real devices that are registered.", found.devices)
+        yield GaugeMetricFamily("mirror_coap_sessions", "DTLS sessions that are open.", sent.sessions)
+        yield _counter(
+            "mirror_lwm2m_registrations",
+            "What came of what devices sent to register.",
+            "outcome",
+            {
+                "registered": told.registrations,
+                "updated": told.updates,
+                "deregistered": told.deregistrations,
+                "refused": told.refused,
+            },
+        )
+        yield _counter(
+            "mirror_lwm2m_notifications",
+            "Notifications of devices, those of no known observation apart.",
+            "outcome",
+            {"taken": heard.notifications, "unknown": heard.unknown_notifications},
+        )
+        yield _messages(sent)
+        yield _counter(
+            "mirror_coap_handshakes",
+            "DTLS handshakes.",
+            "outcome",
+            {"done": sent.handshakes, "failed": sent.handshake_failures},
+        )
+        for name, meaning, count in (
+            ("mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", heard.failed_exchanges),
+            ("mirror_coap_retransmissions", "CoAP messages that were sent again.", sent.retransmissions),
+            ("mirror_coap_duplicates", "CoAP messages that came again.", sent.duplicates),
+            ("mirror_coap_unanswered", "Requests that were given up.", sent.unanswered),
+            ("mirror_coap_unreachable", "Messages that an address did not take.", sent.unreachable),
+            ("mirror_coap_refused", "Requests refused before anybody looked at them.", sent.refused),
+            ("mirror_coap_dropped", "Datagrams that led to nothing.", sent.dropped),
+        ):
+            yield CounterMetricFamily(name, meaning, count)
+
+
+def _messages(counts: Counts) -> CounterMetricFamily:
+    family = CounterMetricFamily(
+        "mirror_coap_messages", "CoAP messages, each once, however often it came or went.", labels=["direction", "kind"]
+    )
+    for direction, kind, count in (
+        ("received", "request", counts.requests_received),
+        ("received", "response", counts.responses_received),
+        ("received", "notification", counts.notifications_received),
+        ("received", "acknowledgement", counts.acknowledgements_received),
+        ("received", "reset", counts.resets_received),
+        ("sent", "request", counts.requests_sent),
+        ("sent", "response", counts.responses_sent),
+        ("sent", "acknowledgement", counts.acknowledgements_sent),
+        ("sent", "reset", counts.resets_sent),
+    ):
+        family.add_metric([direction, kind], count)
+    return family
+
+
+def _counter(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, meaning, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family

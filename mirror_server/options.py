@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from mirror_server.config import UNIX, Network, Proxy, Settings
+from mirror_server.config import COAP_PORT, COAPS_PORT, UNIX, ListenAddress, Network, Proxy, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +37,37 @@ def _read_proxy(text: str) -> Proxy:
     return UNIX if text == UNIX else _read_network(text)
 
 
+# An address of IPv6 stands in brackets, or without a port.
+_LISTEN_ADDRESS = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII
+)
+
+
+def _read_listen_address(text: str, default_port: int) -> ListenAddress:
+    """Reads ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost``, ``[::]``.
+
+    Raises:
+        BadParameter: It is none of these, or has no such port.
+    """
+    found = _LISTEN_ADDRESS.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(
+            f"{text!r} is no address to listen on; write it like 127.0.0.1:{default_port} or [::1]"
+        )
+    port = int(found["port"]) if found["port"] else default_port
+    if port > 65535:
+        raise click.BadParameter(f"{port} is no port; write one up to 65535, or 0 for a free one")
+    return ListenAddress(found["v6"] or found["name"], port)
+
+
+def _read_coap_address(text: str) -> ListenAddress:
+    return _read_listen_address(text, COAP_PORT)
+
+
+def _read_coaps_address(text: str) -> ListenAddress:
+    return _read_listen_address(text, COAPS_PORT)
+
+
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
     return word == "manual"
 
@@ -59,6 +91,14 @@ clock_option = _option(
     default="system",
     callback=_is_manual,
     help="With 'manual' time stands still until it is advanced through the bench.",
+)
+coap_option = _option(
+    "--coap",
+    "coap",
+    type=_read_coap_address,
+    metavar="HOST:PORT",
+    help="Have real devices come by CoAP there, by LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. Without a port 5683,"
+    " and 0 takes a free one.",
 )
 
 _ALL = (
@@ -173,6 +213,50 @@ _ALL = (
         metavar="NETWORK",
         help="A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
         " machine itself; may be given several times.",
+    ),
+    coap_option,
+    _option(
+        "--coaps",
+        "coaps",
+        type=_read_coaps_address,
+        metavar="HOST:PORT",
+        help="Have real devices come by CoAP over DTLS there, each with the pre-shared key that 'devices add' made.",
+    ),
+    _option(
+        "--coap-insecure",
+        "coap_insecure",
+        is_flag=True,
+        help="Let --coap listen beyond this machine, though anybody there can then pass for any device and read along.",
+    ),
+    _option(
+        "--coap-awake-seconds",
+        "coap_awake_seconds",
+        type=_SECONDS,
+        help="How long after its last message a device in queue mode can be reached; then requests wait for it.",
+    ),
+    _option(
+        "--max-coap-devices",
+        "max_coap_devices",
+        type=click.IntRange(min=1),
+        help="How many real devices may be registered at once; one more is told 5.03.",
+    ),
+    _option(
+        "--max-coap-links",
+        "max_coap_links",
+        type=click.IntRange(min=1),
+        help="How many links a real device may register; more are refused with 4.13.",
+    ),
+    _option(
+        "--max-coap-payload-bytes",
+        "max_coap_payload_bytes",
+        type=click.IntRange(min=1024),
+        help="The largest payload a real device may send, all blocks together; a larger one is refused with 4.13.",
+    ),
+    _option(
+        "--coap-registrations-per-minute",
+        "coap_registrations_per_minute",
+        type=click.IntRange(min=1),
+        help="How often one address may register real devices; more is refused with 4.29.",
     ),
 )
 

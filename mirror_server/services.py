@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock, ManualClock, SystemClock
 from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.cluster.leadership import Leadership
-from mirror_server.config import Settings
+from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer
+from mirror_server.devices.link import Answer, Content
+from mirror_server.devices.links import DeviceLinks
+from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.identities import Identities
+from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
 from mirror_server.notifications.log import NotificationLog
@@ -21,6 +27,7 @@ from mirror_server.notifications.polls import PlainPolls
 from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.bench import CLOCK_SETTING, Bench, StoredSimulation
 from mirror_server.service.commands import CommandService
+from mirror_server.service.connections import ConnectionService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.pacing import Pacing
@@ -35,6 +42,9 @@ from mirror_server.store.process_messages import AGAIN, EXPIRY, LOG, WAITING
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.serving_lock import ServingLock
 from mirror_server.store.url import is_postgresql, path_of, shown
+
+if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
@@ -51,9 +61,11 @@ class Services:
 
     Raises:
         DatabaseError: The database cannot be used.
+        CannotListen: Real devices cannot come where the settings say.
     """
 
     def __init__(self, settings: Settings) -> None:
+        check_listening(settings)
         self.settings = settings
         with ExitStack() as undo:
             self._let_others_serve = _begin_serving(settings.database_url)
@@ -84,6 +96,7 @@ class Services:
             wake=self._wake,
             expiry_due=self._command_expires,
             under_way=self._under_way,
+            values_of=_values_of,
         )
         self.subscriptions = SubscriptionService(
             database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
@@ -97,7 +110,6 @@ class Services:
             contact=self._contact,
             expiry_due=self._registration_expires,
         )
-        self.metrics = Metrics(self.database, self.log, self.is_leader)
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
         self._housekeeping = Housekeeping(
@@ -111,13 +123,17 @@ class Services:
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
+        self.real_devices = self._real_devices()
+        self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
+        links = DeviceLinks(self._simulator, self.real_devices)
+        self.connections = ConnectionService(self.devices, links)
         self.bench = self._bench()
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
         self._dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,
-            link=self._simulator,
+            link=links,
             finish=self._finish,
             answer_timeout_seconds=settings.answer_timeout_seconds,
         )
@@ -137,8 +153,11 @@ class Services:
             self._pacing.start()
 
     def begin_to_lead(self) -> None:
-        """Look after what became due meanwhile, bring up the simulated devices, deliver what waits."""
+        """Look after what became due meanwhile, bring up the devices, deliver what waits."""
         self._housekeeping.start()
+        if self.real_devices is not None:
+            # Where others may have led, one of them may still hold the port.
+            self.real_devices.start(listening=None if self._leadership is None else self._dispatcher.wake_all)
         if self.settings.simulate is not None:
             self._simulator.start(self.settings.simulate)
         self._dispatcher.wake_all()
@@ -158,6 +177,8 @@ class Services:
         """See :class:`mirror_server.cluster.leadership.Participant`."""
         self._housekeeping.stop()
         self._simulator.stop()
+        if self.real_devices is not None:
+            self.real_devices.stop()
         self._dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
@@ -195,6 +216,8 @@ class Services:
         if self.forwarder is not None and self.forwarder.answerer is not None:
             self.forwarder.answerer.close()
         self.webhooks.close()
+        if self.real_devices is not None:
+            self.real_devices.stop()
         if self.bench is not None:
             self.bench.close()
         self.log.store_read()
@@ -212,6 +235,14 @@ class Services:
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
         return self._leadership is None or self._leadership.is_leader
+
+    def device_urls(self) -> list[str]:
+        """Where real devices come in; empty while this process does not listen for them."""
+        endpoint = None if self.real_devices is None else self.real_devices.endpoint
+        if endpoint is None:
+            return []
+        ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
+        return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
 
     def _wake(self, device_id: str) -> None:
         self._dispatcher.wake(device_id)
@@ -238,10 +269,47 @@ class Services:
 
         return self.database.insist(work)
 
+    def _real_devices(self) -> LwM2MLink | None:
+        settings = self.settings
+        if settings.coap is None and settings.coaps is None:
+            return None
+        # It reads CBOR and what else devices speak: a server without real devices starts without it.
+        from mirror_server.devices.lwm2m.lwm2m import LwM2MLink  # noqa: PLC0415
+        from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
+
+        identities = Identities(self.database)
+        return LwM2MLink(
+            events=self.devices,
+            database=self.database,
+            clock=self.clock,
+            open_endpoint=partial(_listen, settings, identities),
+            identities=identities,
+            awake_seconds=settings.coap_awake_seconds,
+            limits=RegistrationLimits(
+                devices=settings.max_coap_devices,
+                links=settings.max_coap_links,
+                per_minute=settings.coap_registrations_per_minute,
+            ),
+        )
+
     def _bench(self) -> Bench | None:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
+
+
+def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
+    """The values in the payload of an object instance of a real device."""
+    from mirror_server.devices.lwm2m.payloads import written  # noqa: PLC0415 - as above
+
+    return written(path, content)
+
+
+async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
+    from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
+
+    limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+    return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
 def _begin_serving(url: str) -> Callable[[], None]:
@@ -252,7 +320,10 @@ def _begin_serving(url: str) -> Callable[[], None]:
 def _in_common(settings: Settings) -> str:
     """What all processes on one database must have in common."""
     bench = "without --simulate" if settings.simulate is None else "with --simulate"
-    return f"{bench} and {'with --clock manual' if settings.manual_clock else 'by the clock of the system'}"
+    # Of real devices nothing is said where there are none, as versions before them say it.
+    ways = "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(settings, name[2:]))
+    clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
+    return f"{bench} and {clock}{ways}"
 
 
 def _leadership(settings: Settings, database: Database) -> Leadership | None:

@@ -36,6 +36,7 @@ import click
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
+from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.options import blocking_polls_option, settings_options
 from mirror_server.services import Services
 from mirror_server.store.failures import AlreadyServed, DatabaseError
@@ -70,13 +71,13 @@ def create() -> MirrorApp:
         _check_process()
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
-    except (click.ClickException, DatabaseError) as error:
+        app = create_app(services)
+        answer_forwarded(services, app)
+        _start(services)
+    except (click.ClickException, DatabaseError, CannotListen) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
         raise SystemExit(_CANNOT_SERVE) from error
-    app = create_app(services)
-    answer_forwarded(services, app)
-    services.start()
     atexit.register(services.close)
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=partial(_refuse, app, services))
@@ -112,6 +113,20 @@ def _services(settings: Settings) -> Services:
                 cure = "one process serves a file, so start gunicorn with --workers 1, or name a PostgreSQL database"
                 raise AlreadyServed(f"{error}: {cure}") from error
         time.sleep(_AGAIN_SECONDS)
+
+
+def _start(services: Services) -> None:
+    """Start, or leave nothing behind.
+
+    Raises:
+        DatabaseError: The database does not answer any more.
+        CannotListen: Real devices cannot come where the settings say.
+    """
+    try:
+        services.start()
+    except (DatabaseError, CannotListen):
+        services.close()
+        raise
 
 
 def _refuse(app: MirrorApp, services: Services) -> None:

@@ -27,7 +27,15 @@ ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 SAME_ON_EVERY_DATABASE = (
     # Decisions and simulated devices in memory.
     "server/core/test_pure_decisions.py",
-    "server/devices/",
+    "server/devices/test_",
+    # Sockets, codecs, and what is decided of real devices.
+    "server/devices/lwm2m/test_coap",
+    "server/devices/lwm2m/test_device_",
+    "server/devices/lwm2m/test_fleet.py",
+    "server/devices/lwm2m/test_links.py",
+    "server/devices/lwm2m/test_payloads.py",
+    "server/devices/lwm2m/test_registration_parameters.py",
+    "server/devices/lwm2m/test_requests_to_devices.py",
     # What is refused, described, shown or bounded before anything is stored or read.
     "server/description/",
     "server/interface/test_bodies.py",

@@ -31,6 +31,7 @@ from mirror_sdk.wire.directory import (
     MAX_LIMIT,
     MIN_LIMIT,
     Device,
+    DeviceConnection,
     DeviceContacts,
     DevicePage,
     EndpointResource,
@@ -222,6 +223,17 @@ def get_directory_device(device_id: str) -> Operation[Device]:
         return found
 
     return Operation("GET", of_device(routes.DEVICE, device_id), read)
+
+
+def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
+    """How a device is connected. Source: wire.md 6 [+]."""
+
+    def read(answer: Answer) -> DeviceConnection:
+        found = read_json(DeviceConnection.model_validate_json)(answer)
+        _require_device(device_id, found.device_id)
+        return found
+
+    return Operation("GET", of_device(routes.DEVICE_CONNECTION, device_id), read)
 
 
 def get_device_contacts(device_id: str) -> Operation[list[datetime]]:

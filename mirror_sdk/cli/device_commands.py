@@ -28,17 +28,23 @@ from mirror_sdk.wire.paths import matches
 @click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only those in this state.")
 @click.option("--type", "endpoint_type", help="Only those of this endpoint type.")
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@click.option("--connections", is_flag=True, help="Also how each is connected: a request for each device.")
 @form_options
-def devices(state: str | None, endpoint_type: str | None, limit: int | None, form: Form) -> None:
+def devices(state: str | None, endpoint_type: str | None, limit: int | None, connections: bool, form: Form) -> None:
     """List the devices.
 
     \b
       mirror devices --state registered --type Light --csv
+      mirror devices --connections --limit 20
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.list_devices(state=state, endpoint_type=endpoint_type, limit=limit)
-    columns = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
-    show(({name: getattr(device, name) for name in columns} for device in found), columns, form)
+        rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
+        if connections:
+            for row, device in zip(rows, found, strict=True):
+                connection = client.get_connection(device)
+                row |= {name: getattr(connection, name) for name in _CONNECTION}
+    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form)
 
 
 @main.command()
@@ -171,6 +177,10 @@ def requests(form: Form) -> None:
         waiting = client.list_device_requests()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form)
+
+
+_DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at"]
+_CONNECTION = ["protocol", "lwm2m_version", "binding", "reachable", "lifetime_seconds", "last_contact_at", "address"]
 
 
 def _typed(text: str, path: str) -> PythonValue:

@@ -15,15 +15,20 @@ from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
 from mirror_sdk.values.declared import Reading, Unreadable, accepted, refused
 from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
 from mirror_sdk.values.records import (
+    Pack,
+    is_resource,
     read_lwm2m_json,
     read_senml_cbor,
     read_senml_json,
+    split_lwm2m_json,
+    split_senml_cbor,
+    split_senml_json,
     write_lwm2m_json,
     write_senml_cbor,
     write_senml_json,
 )
 from mirror_sdk.values.text import read_links, read_text, write_text
-from mirror_sdk.values.tlv import read_tlv, write_tlv
+from mirror_sdk.values.tlv import read_tlv, split_tlv, write_tlv
 from mirror_sdk.values.value import PythonValue, Value, ValueKind
 
 TEXT_PLAIN = "text/plain"
@@ -36,23 +41,40 @@ SENML_CBOR = "application/senml+cbor"
 LWM2M_TLV = "application/vnd.oma.lwm2m+tlv"
 LWM2M_JSON = "application/vnd.oma.lwm2m+json"
 
-_ALIASES: Mapping[str, str] = {
-    "0": TEXT_PLAIN,
-    "40": LINK_FORMAT,
-    "42": OCTET_STREAM,
-    "50": JSON,
-    "60": CBOR,
-    "110": SENML_JSON,
-    "112": SENML_CBOR,
-    "11542": LWM2M_TLV,
-    "11543": LWM2M_JSON,
+CONTENT_FORMATS: Mapping[int, str] = {
+    0: TEXT_PLAIN,
+    40: LINK_FORMAT,
+    42: OCTET_STREAM,
+    50: JSON,
+    60: CBOR,
+    110: SENML_JSON,
+    112: SENML_CBOR,
+    11542: LWM2M_TLV,
+    11543: LWM2M_JSON,
+    1541: TEXT_PLAIN,
+    1542: LWM2M_TLV,
+    1543: LWM2M_JSON,
+    1544: OCTET_STREAM,
+}
+"""CoAP's numbers of the content types; those from 1541 to 1544 are of clients from before LwM2M 1.0 was released.
+
+Source: CoAP Content-Formats registry; LwM2M core, data formats.
+"""
+
+_ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORMATS.items()} | {
     "application/nanoservice-tlv": LWM2M_TLV,
     "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
     "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
 }
-"""CoAP's numbers of the content types, and spellings of the years before they were registered."""
+"""The numbers, and spellings of the years before they were registered."""
 
 _MAX_INTEGER_BITS = 64
+
+_SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
+    SENML_JSON: split_senml_json,
+    SENML_CBOR: split_senml_cbor,
+    LWM2M_JSON: split_lwm2m_json,
+}
 
 
 class _Codec(NamedTuple):
@@ -149,6 +171,49 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
     }
 
 
+class Part(NamedTuple):
+    """What a payload says of one resource, as a payload of its own with ``value_count`` values, one an instance.
+
+    ``seconds`` is the time that was told: since 1970, or below 2**28 since now; ``None`` where the format has none.
+    Source: RFC 8428, 4.5.3.
+    """
+
+    path: str
+    raw: bytes
+    content_type: str
+    value_count: int = 1
+    seconds: float | None = None
+
+
+def split(raw: bytes, content_type: str, path: str) -> list[Part]:
+    """Split a payload, such as the answer to a read of an object instance, into one a resource, in their order.
+
+    A resource with instances is one part, and one for each time that is told of it. Records of SenML and LwM2M JSON
+    become SenML JSON. With :func:`decode` and
+    :func:`decode_many`, a part gives the same values as the whole payload.
+
+    Args:
+        raw: The payload.
+        content_type: As for :func:`decode`.
+        path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
+
+    Raises:
+        Unreadable: It is not what its content type says, or says nothing of which resource it is.
+
+    Source: LwM2M core, data formats.
+    """
+    name = media_type(content_type)
+    if name == LWM2M_TLV:
+        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.value_count) for entry in split_tlv(raw, path)]
+    if name in _SPLIT:
+        return [
+            Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
+        ]
+    if not is_resource(path):
+        raise Unreadable(f"{content_type} holds the value of one resource, and {path!r} is none")
+    return [Part(path, raw, content_type)]
+
+
 def _opaque(raw: bytes, content_type: str | None, problem: Unreadable) -> Value:
     return Value(ValueKind.OPAQUE, raw, raw, content_type, str(problem))
 
@@ -191,9 +256,9 @@ def encode(
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
-    media_type = _media_type(_written_type(content_type))
-    codec = _CODECS.get(media_type)
-    if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and media_type != TEXT_PLAIN):
+    name = media_type(_written_type(content_type))
+    codec = _CODECS.get(name)
+    if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
     return codec.write(accepted(plain, definition, path), path, resource_type), content_type
@@ -228,7 +293,7 @@ def _codec(content_type: str | None, path: str) -> _Codec:
         definition = lookup(path)
         opaque = definition is not None and definition.type is ResourceType.OPAQUE
         return _CODECS[OCTET_STREAM if opaque else TEXT_PLAIN]
-    return _CODECS.get(_media_type(content_type)) or _Codec(_read_unknown)
+    return _CODECS.get(media_type(content_type)) or _Codec(_read_unknown)
 
 
 def _read_unknown(*_: object) -> NoReturn:
@@ -236,11 +301,11 @@ def _read_unknown(*_: object) -> NoReturn:
 
 
 @lru_cache(maxsize=256)
-def _media_type(content_type: str) -> str:
+def media_type(content_type: str) -> str:
     """The content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
-    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    name, *parameters = (part.strip().lower() for part in content_type.split(";"))
     charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
-    return _ALIASES.get(media_type, media_type) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type
+    return _ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type
 
 
 def _plain(value: object) -> object:

@@ -22,7 +22,7 @@ from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.declared import Reading, Unreadable, as_float, from_item, to_epoch
 from mirror_sdk.values.items import parse_cbor, parse_json
 from mirror_sdk.values.value import PythonValue, ValueKind
-from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.paths import PathParts, parse_path
 
 _Record = dict[str, object]
 
@@ -77,18 +77,30 @@ class _Entry(NamedTuple):
     time: float
 
 
+class Pack(NamedTuple):
+    """What a payload says of one resource at one time, as SenML JSON of so many values.
+
+    ``seconds`` is the time as it was told. Source: RFC 8428, 4.5.3.
+    """
+
+    path: str
+    raw: bytes
+    value_count: int
+    seconds: float
+
+
 def read_senml_json(raw: bytes, _: str) -> dict[str, Reading]:
     """The newest value of each resource in a SenML pack.
 
     Raises:
         Unreadable: It is not SenML, or names something that is no resource.
     """
-    return _readings([_with_bytes(entry, b"-_") for entry in _senml(_records(parse_json(raw)))], raw)
+    return _readings(_senml_json_entries(raw), raw)
 
 
 def read_senml_cbor(raw: bytes, _: str) -> dict[str, Reading]:
     """Read records like :func:`read_senml_json`, from CBOR."""
-    return _readings(_senml([_named(record) for record in _records(parse_cbor(raw))]), raw)
+    return _readings(_senml_cbor_entries(raw), raw)
 
 
 def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
@@ -97,10 +109,64 @@ def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
     Raises:
         Unreadable: It is not LwM2M JSON, or names something that is no resource.
     """
+    return _readings(_lwm2m_json_entries(raw, path), raw)
+
+
+def split_senml_json(raw: bytes, path: str) -> list[Pack]:
+    """What a SenML pack says of each resource at each time, in the order of the records.
+
+    Raises:
+        Unreadable: It is not SenML, names something that is no resource, or holds what is no value of SenML.
+    """
+    return _packs(_senml_json_entries(raw), path)
+
+
+def split_senml_cbor(raw: bytes, path: str) -> list[Pack]:
+    """Split records like :func:`split_senml_json`, from CBOR."""
+    return _packs(_senml_cbor_entries(raw), path)
+
+
+def split_lwm2m_json(raw: bytes, path: str) -> list[Pack]:
+    """Split records like :func:`split_senml_json`, from LwM2M JSON."""
+    return _packs(_lwm2m_json_entries(raw, path), path)
+
+
+def _senml_json_entries(raw: bytes) -> Iterator[_Entry]:
+    return (_with_bytes(entry, b"-_") for entry in _senml(_records(parse_json(raw))))
+
+
+def _senml_cbor_entries(raw: bytes) -> Iterator[_Entry]:
+    return _senml([_named(record) for record in _records(parse_cbor(raw))])
+
+
+def _lwm2m_json_entries(raw: bytes, path: str) -> Iterator[_Entry]:
     body = parse_json(raw)
     if not isinstance(body, dict):
         raise Unreadable("LwM2M JSON is an object with a member 'e', an array of records")
-    return _readings(_lwm2m_entries(body, path), raw)
+    return _lwm2m_entries(body, path)
+
+
+def _packs(entries: Iterable[_Entry], path: str) -> list[Pack]:
+    records: dict[tuple[str, float], list[_Record]] = {}
+    for entry in entries:
+        parts = _resource_parts(entry.path)
+        resource = path if entry.path == path else f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}"
+        record: _Record = {"n": entry.path, entry.field: _json_item(_plain_item(entry))}
+        records.setdefault((resource, entry.time), []).append(record)
+    return [Pack(resource, _json(told), len(told), seconds) for (resource, seconds), told in records.items()]
+
+
+def _plain_item(entry: _Entry) -> PythonValue:
+    """The item of a record as its field has it; ``v`` is a number, whatever else CBOR can name."""
+    reading = from_item(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
+    if entry.field != "v" and reading.problem is None:
+        return reading.python
+    if entry.field == "v" and reading.kind in {ValueKind.NUMBER, ValueKind.TIME}:
+        return reading.python
+    number = as_float(entry.item) if entry.field == "v" else None
+    if number is None:
+        raise Unreadable(f"the record of {entry.path} holds no value that {entry.field!r} can have")
+    return number
 
 
 def _records(body: object) -> list[_Record]:
@@ -198,18 +264,24 @@ def _number(record: _Record, name: str, default: float) -> float:
 def _readings(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
     newest: dict[str, _Entry] = {}
     for entry in entries:
-        if not _is_resource(entry.path):
-            raise Unreadable(f"a record is named {reprlib.repr(entry.path)}, which is no resource path")
+        _resource_parts(entry.path)
         if entry.path not in newest or entry.time >= newest[entry.path].time:
             newest[entry.path] = entry
     return {path: _reading(entry, raw) for path, entry in newest.items()}
 
 
-def _is_resource(path: str) -> bool:
+def is_resource(path: str) -> bool:
+    """Whether a text is the path of a resource, or of an instance of one."""
     try:
         return parse_path(path).resource_id is not None
     except ValueError:
         return False
+
+
+def _resource_parts(path: str) -> PathParts:
+    if not is_resource(path):
+        raise Unreadable(f"a record is named {reprlib.repr(path)}, which is no resource path")
+    return parse_path(path)
 
 
 def _reading(entry: _Entry, raw: bytes) -> Reading:
@@ -223,7 +295,7 @@ def _reading(entry: _Entry, raw: bytes) -> Reading:
 
 
 def _check_resource(path: str) -> None:
-    if not _is_resource(path):
+    if not is_resource(path):
         raise ValueRefused(f"{path!r} is no resource path, and this content type names one; write it like /3303/0/5700")
 
 
@@ -237,6 +309,11 @@ def _item(value: PythonValue) -> float | int | str | bool | bytes:
     return to_epoch(value) if isinstance(value, datetime) else value
 
 
+def _json_item(value: PythonValue) -> float | int | str | bool:
+    item = _item(value)
+    return base64.urlsafe_b64encode(item).rstrip(b"=").decode("ascii") if isinstance(item, bytes) else item
+
+
 def _json(body: object) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -247,11 +324,8 @@ def write_senml_json(value: PythonValue, path: str, resource_type: ResourceType 
     Raises:
         ValueRefused: The path is none of a resource.
     """
-    item = _item(value)
     _check_resource(path)
-    if isinstance(item, bytes):
-        item = base64.urlsafe_b64encode(item).rstrip(b"=").decode("ascii")
-    return _json([{"n": path, _field(value, resource_type): item}])
+    return _json([{"n": path, _field(value, resource_type): _json_item(value)}])
 
 
 def write_senml_cbor(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:

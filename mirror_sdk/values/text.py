@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -27,9 +28,10 @@ from mirror_sdk.values.declared import (
     to_epoch,
 )
 from mirror_sdk.values.value import PythonValue, ValueKind
+from mirror_sdk.wire.link_format import NoLinks, parse_links
 
 _FLOAT = re.compile(r"[+-]?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]{1,3})?")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_LONGEST_INTEGER = 20
 
 
 def _read_float(text: str) -> float | None:
@@ -42,10 +44,14 @@ def _read_float(text: str) -> float | None:
 
 
 def _read_integer(text: str, allowed: range = SIGNED_64) -> int | None:
-    if not _INTEGER.fullmatch(text):
+    """A whole number; devices print one as ``13.0`` and ``1.300000e+01``, too."""
+    if not _FLOAT.fullmatch(text):
         return None
-    number = int(text)
-    return number if number in allowed else None
+    number = Decimal(text)
+    # As an integer, 250,000 digits take seconds.
+    if number.adjusted() >= _LONGEST_INTEGER or number != number.to_integral_value():
+        return None
+    return int(number) if int(number) in allowed else None
 
 
 def _read_unsigned(text: str) -> int | None:
@@ -85,16 +91,20 @@ _READ: Mapping[ResourceType, Callable[[str], PythonValue | None]] = {
 }
 
 
+def _utf_8(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Unreadable(f"the text is not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+
+
 def read_text(raw: bytes, path: str) -> dict[str, Reading]:
     """The one value of a text.
 
     Raises:
         Unreadable: It is not UTF-8.
     """
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise Unreadable(f"the text is not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+    text = _utf_8(raw)
     definition = lookup(path)
     if definition is None:
         return {path: Reading(ValueKind.TEXT, text)}
@@ -107,9 +117,11 @@ def read_links(raw: bytes, path: str) -> dict[str, Reading]:
     Raises:
         Unreadable: They are not UTF-8, or no links.
     """
-    text = raw.decode("utf-8", errors="replace")
-    if text and not (text.startswith("<") and ">" in text and "\ufffd" not in text):
-        raise Unreadable("the payload is not in the CoRE link format, such as </3/0>,</3303/0>")
+    text = _utf_8(raw)
+    try:
+        deque(parse_links(text), maxlen=0)
+    except NoLinks as exc:
+        raise Unreadable(f"the payload is not in the CoRE link format: {exc}") from exc
     return {path: Reading(ValueKind.TEXT, text)}
 
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.object_table import ResourceType, lookup
@@ -51,6 +51,38 @@ def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
     """
     values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
     return {found: _reading(content, found) for found, content in values.items()}
+
+
+class Entry(NamedTuple):
+    """What a payload says of one resource, as a TLV of its own that holds so many values."""
+
+    path: str
+    raw: bytes
+    value_count: int
+
+
+def split_tlv(raw: bytes, path: str) -> list[Entry]:
+    """What a TLV says of each resource, with all its instances, in its order.
+
+    Raises:
+        Unreadable: The bytes are no TLV, or do not belong to the path.
+    """
+    asked = _ids(path)
+    if len(asked) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+        return [Entry(path, raw, 1) for _ in _values(raw, asked, lowest=1)]
+    found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
+    for ids, content in _values(raw, asked, lowest=1):
+        is_instance = len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]
+        resource = ids[:-1] if is_instance else ids
+        kind = _Kind.MULTIPLE_RESOURCE if is_instance else _Kind.RESOURCE
+        of_resource = found.setdefault(resource, (kind, []))
+        if of_resource[0] is not kind:
+            raise Unreadable(f"the TLV holds {_path(resource)} with instances and without")
+        of_resource[1].append(_entry(_Kind.RESOURCE_INSTANCE, ids[-1], content) if is_instance else content)
+    return [
+        Entry(_path(ids), _entry(kind, ids[-1], b"".join(contents)), len(contents))
+        for ids, (kind, contents) in found.items()
+    ]
 
 
 def _path(ids: tuple[int, ...]) -> str:

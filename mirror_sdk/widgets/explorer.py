@@ -12,7 +12,7 @@ from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
-from mirror_sdk.widgets.markup import heading, legend, status
+from mirror_sdk.widgets.markup import dim, heading, legend, status
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
 from mirror_sdk.widgets.models.wording import count_text
@@ -170,7 +170,7 @@ class Explorer(MirrorWidget):
             self._shown_id, self.resources.selected = model.device_id, []
         self.resources.show(model.rows)
         self.resources.empty_text = model.empty_text
-        self.title_view.value = heading(model.title, model.subtitle)
+        self.title_view.value = heading(model.title, model.subtitle) + dim(model.connection_text)
         self.count_view.value = status(model.devices_text)
 
     def static_html(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from html import escape
 from typing import Any, Literal
 
@@ -81,6 +82,74 @@ class DevicePage(WireModel):
     order: Order
     after: str | None = None
     total_count: int | None = None
+
+
+class DeviceConnection(WireModel):
+    """How a device is connected; an extension.
+
+    Attributes:
+        device_id: The device.
+        protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``; ``None`` where the service has no connection of it.
+        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``.
+        binding: What the device said of its transport: ``U``, or ``UQ`` in queue mode.
+        reachable: Whether a request would reach it now; not so while it sleeps.
+        lifetime_seconds: For how long its registration holds without an update.
+        registration_expires_at: When that ends, unless it is updated; ``None`` for a device that is not registered.
+        last_contact_at: When anything last came from it.
+        address: Address and port its messages come from; told to a key with the scope ``admin`` only.
+    """
+
+    object: Literal["device-connection"] = "device-connection"
+    device_id: str
+    protocol: str | None = None
+    lwm2m_version: str | None = None
+    binding: str | None = None
+    reachable: bool
+    lifetime_seconds: int
+    registration_expires_at: Timestamp | None = None
+    last_contact_at: Timestamp
+    address: str | None = None
+
+    @property
+    def way(self) -> str:
+        """The protocols in words, as ``LwM2M 1.1 over CoAP with DTLS``; empty where they are not known."""
+        if self.protocol is None:
+            return ""
+        carrier = _CARRIERS.get(self.protocol)
+        if carrier is None:
+            return visible(self.protocol)
+        return f"LwM2M {visible(self.lwm2m_version or '')}".rstrip() + f" over {carrier}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is known of the connection, as name and text, without what is not."""
+        known = [
+            ("protocol", self.way),
+            ("binding", self.binding or ""),
+            ("can be reached", "now" if self.reachable else "not now"),
+            ("lifetime", f"{self.lifetime_seconds} s"),
+            ("registered until (UTC)", _time_or_nothing(self.registration_expires_at)),
+            ("last contact (UTC)", time_text(self.last_contact_at)),
+            ("address", self.address or ""),
+        ]
+        return [(name, visible(text)) for name, text in known if text]
+
+    def __repr__(self) -> str:
+        """The connection in one line; ``rows()`` has all there is, in words."""
+        reachable = "reachable" if self.reachable else "not reachable now"
+        way = f"{self.way}, " if self.way else ""
+        return f"<DeviceConnection {way}{reachable}, last contact {time_text(self.last_contact_at)}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return f"<div {CARD}>{html_table(_COLUMNS, ((_cell(name), _cell(text)) for name, text in self.rows()))}</div>"
+
+
+_CARRIERS = {"coap": "CoAP", "coaps": "CoAP with DTLS"}
+
+
+def _time_or_nothing(at: datetime | None) -> str:
+    return "" if at is None else time_text(at)
 
 
 class DeviceContacts(WireModel):

@@ -26,7 +26,7 @@ def erase(device_id: str, database_url: str) -> None:
     """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
 
     The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
-    the device. A running server need not be stopped.
+    the device, and its pre-shared key, without which it does not come back. A running server need not be stopped.
     """
     with closing(Database(database_url, must_exist=True)) as database:
         rows = database.write(lambda session: maintenance.erase_device(session, device_id))

@@ -9,6 +9,8 @@ from mirror_server.cli import main
 
 TOPICS = {
     "operate": "mirror_server",
+    "devices": "mirror_server.devices.lwm2m",
+    "mirror-device": "mirror_server.devices.lwm2m_client",
     "notifications": "mirror_server.notifications",
     "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",

@@ -17,10 +17,11 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import demo_key, main
 from mirror_server.cli.demo_key import DemoKey
 from mirror_server.clock import wall_time
-from mirror_server.config import LogFormat, Settings
+from mirror_server.config import ListenAddress, LogFormat, Settings
+from mirror_server.devices.lwm2m.exchange import CannotListen
 from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
-from mirror_server.options import clock_option, seed_option, settings_options
+from mirror_server.options import clock_option, coap_option, seed_option, settings_options
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database
@@ -89,12 +90,15 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
     configure(log_format, access_log=access_log)
-    _serve(
-        Settings(**settings),
-        host,
-        port,
-        announce=lambda url, services: click.echo(f"Serving {shown(services.settings.database_url)} on {url}"),
-    )
+    _serve(Settings(**settings), host, port, announce=_announce)
+
+
+def _announce(url: str, services: Services) -> None:
+    click.echo(f"Serving {shown(services.settings.database_url)} on {url}")
+    if urls := services.device_urls():
+        click.echo(f"Real devices: {', '.join(urls)}")
+    elif services.real_devices is not None:
+        click.echo("Real devices: as soon as this process leads and their port is free")
 
 
 @main.command()
@@ -110,6 +114,7 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
 )
 @seed_option
 @clock_option
+@coap_option
 @click.option(
     "--pace",
     type=click.FloatRange(min=0),
@@ -136,6 +141,7 @@ def demo(
     devices: int,
     database_url: str | None,
     seed: int,
+    coap: ListenAddress | None,
     pace: float,
     key: str | None,
     log_format: LogFormat,
@@ -172,6 +178,7 @@ def demo(
             simulate=devices,
             seed=seed,
             manual_clock=manual_clock,
+            coap=coap,
             pace=pace,
             callback_networks=LOOPBACK,
         )
@@ -187,10 +194,13 @@ def _serve(settings: Settings, host: str, port: int, announce: Callable[[str, Se
         listener = listen(host, port)
     except ListenError as error:
         raise click.ClickException(str(error)) from error
-    services = Services(settings)
-    authority = f"[{host}]" if ":" in host else host
-    url = f"http://{authority}:{listener.getsockname()[1]}"
-    serve(services, listener, announce=partial(announce, url, services))
+    url = f"http://{ListenAddress(host, listener.getsockname()[1])}"
+    with listener:
+        try:
+            services = Services(settings)
+            serve(services, listener, announce=partial(announce, url, services))
+        except CannotListen as error:
+            raise click.ClickException(visible(str(error))) from error
 
 
 @contextmanager
@@ -204,6 +214,8 @@ def _demo_database(url: str | None) -> Iterator[str]:
 
 
 def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
+    for device_url in services.device_urls():
+        click.echo(f"# Real devices: {device_url}")
     if given_key is not None:
         access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
         click.echo(f"export API_HOST={url}")

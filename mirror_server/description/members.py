@@ -93,6 +93,17 @@ _OF_MODELS = {
         "last_contact_at": "When anything last came from the device: a registration, its update or end, a value, an"
         " answer; an extension.",
     },
+    "DeviceConnection": {
+        "protocol": "`coap`, `coaps` (with DTLS) or `simulated`; absent where the service has no connection of the"
+        " device. More may come.",
+        "lwm2m_version": "The version of LwM2M that the device registered with; absent where it speaks no LwM2M.",
+        "binding": "What the device said of its transport: `U`, or `UQ` in queue mode.",
+        "reachable": "Whether a request would reach it now; not so while it sleeps.",
+        "lifetime_seconds": "For how long its registration holds without an update.",
+        "registration_expires_at": "When that ends, unless it is updated; absent for a device that is not registered.",
+        "last_contact_at": "When anything last came from the device.",
+        "address": "Address and port its messages come from; only for a key with the scope `admin`.",
+    },
     "DeviceContacts": {
         "heard_at": "When values came that the device sent because of a subscription of the application, the newest"
         " last, 50 at most.",

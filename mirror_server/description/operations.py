@@ -174,6 +174,25 @@ MIRROR: dict[tuple[str, str], Operation] = {
         ),
         errors=(404,),
     ),
+    ("get", routes.DEVICE_CONNECTION): Operation(
+        name="get_device_connection",
+        group="Directory",
+        summary="How a device is connected",
+        meaning="By which protocols, whether a request would reach it now, and when it was last heard. Where its"
+        " messages come from is told to a key with the scope `admin` only.",
+        answers=(
+            Answer(
+                code=200,
+                meaning="The connection.",
+                content=Content(
+                    model=directory.DeviceConnection,
+                    variants=("a device that sleeps, asked for with a key for operators", "simulated"),
+                ),
+            ),
+        ),
+        errors=(404,),
+        is_extension=True,
+    ),
     ("get", routes.DEVICE_CONTACTS): Operation(
         name="get_device_contacts",
         group="Directory",

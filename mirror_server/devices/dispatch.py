@@ -24,7 +24,6 @@ from mirror_server.devices.link import (
     DeviceLink,
     Execute,
     Observe,
-    Outcome,
     Read,
     Write,
     WriteAttributes,
@@ -160,7 +159,7 @@ class Dispatcher:
         self._link.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
 
     def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
-        is_lost = answer is None or answer.outcome is Outcome.UNAVAILABLE
+        is_lost = answer is None or not answer.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
             is_late, lane.ended = lane.ended, True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mirror_server.core.instants import Instant
 
@@ -123,6 +123,18 @@ class Outcome(Enum):
     UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
     UNAVAILABLE = (503, "NOT_CONNECTED")
     """The connection was lost before the device answered; the command may be tried again."""
+    NO_ANSWER = (504, "TIMEOUT")
+    """The device did not answer, however often it was asked; the command may be tried again."""
+    NOT_SENT = (503, None)
+    """Nothing reached the device, which is not reachable until it makes contact: this was no attempt."""
+
+    @property
+    def is_of_device(self) -> bool:
+        """Whether the device itself answered."""
+        return self not in _WITHOUT_ANSWER
+
+
+_WITHOUT_ANSWER = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT_SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,25 @@ class Answer:
     content: Content | None = None
     answered_at: Instant | None = None
     """The device's time of the value, when it differs from the time of arrival."""
+    parts: tuple[tuple[str, Content], ...] = ()
+    """Of an object instance that was read whole: its resources by their paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a device is connected, as its link knows it; ``None`` where a link has no such thing, or was not told.
+
+    Attributes:
+        protocol: ``coap``, ``coaps`` with DTLS, or ``simulated``.
+        lwm2m_version: The version of LwM2M the device registered with, as ``1.1``.
+        binding: What it said of its transport: ``U``, or ``UQ`` in queue mode.
+        address: Address and port its messages come from, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+    """
+
+    protocol: Literal["simulated", "coap", "coaps"]
+    lwm2m_version: str | None = None
+    binding: str | None = None
+    address: str | None = None
 
 
 class DeviceLink(Protocol):
@@ -146,22 +177,38 @@ class DeviceLink(Protocol):
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
         ...
 
+    def describe(self, device_id: str) -> Connection | None:
+        """How a device is connected; ``None`` for one that did not come by this link."""
+        ...
+
 
 class NotRegistered(Exception):
     """The device is not registered here (any more); it has to make a full registration."""
+
+
+class NameTaken(Exception):
+    """A simulated device has the endpoint name, so a real one cannot take it, or the other way round."""
 
 
 class DeviceEvents(Protocol):
     """What the service wants to hear of devices. A future is done when what it tells is on disk."""
 
     def registered(self, registration: Registration) -> Future[str]:
-        """A device made a full registration; gives its device id."""
+        """A device made a full registration; gives its device id.
+
+        The future raises :class:`NameTaken` where the name is that of another device, which is simulated or is real.
+        """
         ...
 
     def registration_updated(
-        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
+        self,
+        device_id: str,
+        resources: tuple[IntroducedResource, ...] | None = None,
+        *,
+        lifetime_seconds: int | None = None,
+        queue_mode: bool | None = None,
     ) -> Future[None]:
-        """A device updated its registration, with its new structure when that changed.
+        """A device updated its registration; what is ``None`` stays: its structure, lifetime and queue mode.
 
         The future raises :class:`NotRegistered` for a device whose registration ended.
         """
@@ -177,4 +224,8 @@ class DeviceEvents(Protocol):
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """Values came from devices on their own account."""
+        ...
+
+    def observation_ended(self, device_id: str, path: str) -> Future[None]:
+        """A device ended the observation of a resource by itself."""
         ...

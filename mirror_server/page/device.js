@@ -27,6 +27,7 @@ const SUBSCRIBED = {
   refused: "The device refused the subscription.",
   other: "Another application is subscribed: the mirror has each change, but this key is told of none.",
 };
+const CARRIERS = { coap: "CoAP", coaps: "CoAP with DTLS" };
 const LOOK_AGAIN_MILLISECONDS = 1000;
 const at = (id) => document.getElementById(id);
 const chosenDevice = () => fleet.devices.get(fleet.chosen);
@@ -43,7 +44,7 @@ export function useDevice(held, told) {
 }
 
 export function choose(deviceId, missing = null) {
-  Object.assign(fleet, { chosen: deviceId, object: null, missing });
+  Object.assign(fleet, { chosen: deviceId, object: null, connection: null, missing });
   panel = null;
   followDevice(deviceId);
   showDevice();
@@ -53,6 +54,7 @@ export function showDevice() {
   const device = chosenDevice();
   const { object } = fleet;
   at("resources-table").hidden = !object;
+  showConnection(object && fleet.connection);
   if (!object) {
     fillDevice(noneInWords());
     show(at("resources"), []);
@@ -69,6 +71,22 @@ export function showDevice() {
   };
   show(at("resources"), resources.flatMap(rowsOf));
   refreshPanel();
+}
+
+function showConnection(connection) {
+  at("connection").hidden = !connection;
+  if (!connection) return;
+  const { binding, reachable, lifetime_seconds: lifetime, last_contact_at: lastContact, address } = connection;
+  const parts = [
+    protocolsInWords(connection), binding && `binding ${visible(binding)}`, reachable ? "reachable" : "not reachable now",
+    `lifetime ${lifetime} s`, address && `from ${visible(address)}`,
+  ];
+  at("connection").replaceChildren(parts.filter(Boolean).join(" · "), " · last contact ", instant(lastContact));
+}
+
+function protocolsInWords({ protocol, lwm2m_version: version }) {
+  if (!(protocol in CARRIERS)) return visible(protocol ?? "");
+  return `LwM2M ${version ? `${visible(version)} ` : ""}over ${CARRIERS[protocol]}`;
 }
 
 function noneInWords() {

@@ -19,7 +19,7 @@ forgetFleet();
 export function forgetFleet() {
   Object.assign(fleet, {
     devices: new Map(), marks: new Map(), names: new Map(), total: 0, revision: null, isPart: false,
-    object: null, chosen: null, missing: null, visible: new Set(), page: 0, sort: "name", isDescending: false,
+    object: null, connection: null, chosen: null, missing: null, visible: new Set(), page: 0, sort: "name", isDescending: false,
   });
 }
 
@@ -82,6 +82,13 @@ async function readObjects(query) {
   // An answer without its end was cut off, as by a server that stops.
   if (revision === null) throw new TypeError("the snapshot has no end");
   return revision;
+}
+
+// How the chosen device is connected.
+export async function readConnection() {
+  const { chosen } = fleet;
+  const connection = await get(`v3/devices/${encodeURIComponent(chosen)}/connection`);
+  if (chosen === fleet.chosen) fleet.connection = connection;
 }
 
 function took(object) {

@@ -1,7 +1,7 @@
 // The page for people: reads the interface with the visitor's access key, shows what it says, and asks devices.
 
 import { choose, showDevice, toggle, useDevice } from "./device.js";
-import { fleet, forgetFleet, nameOf, readChanges, readDevices, readDirectory, showFleet, sortBy } from "./fleet.js";
+import { fleet, forgetFleet, nameOf, readChanges, readConnection, readDevices, readDirectory, showFleet, sortBy } from "./fleet.js";
 import { get, Refused, session, useKey } from "./interface.js";
 import { labelOf, loadObjects, unitOf } from "./objects.js";
 import { answered, answersAreGone, forgetRequests } from "./requests.js";
@@ -164,6 +164,7 @@ async function gather() {
   const wanted = wantedDevices().slice(0, DEVICES_AT_ONCE);
   for (const id of wanted) dirty.devices.delete(id);
   if (wanted.length) await readDevices(wanted);
+  if (wanted.includes(fleet.chosen) && fleet.devices.has(fleet.chosen)) await readConnection();
   if (fleet.chosen && !fleet.devices.has(fleet.chosen)) choose(null, fleet.chosen);
   showAll();
   if (!dirty.changes || performance.now() < restUntil) return;

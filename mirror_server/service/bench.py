@@ -14,7 +14,8 @@ from mirror_server.core.instants import from_datetime
 from mirror_server.devices.simulator.bench import BenchRefused, SimulatedResource, UnknownSimulatedDevice
 from mirror_server.devices.simulator.fleet import LastObserved
 from mirror_server.devices.simulator.simulator import Simulator
-from mirror_server.store import resources, settings
+from mirror_server.store import devices, registrations, settings
+from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.failures import StorageFailed
 
@@ -54,7 +55,16 @@ class Bench:
         return self._thread.submit(self._act, act)
 
     def add_device(self, body: BenchNewDevice) -> str:
-        """Add a device; gives its id."""
+        """Add a device; gives its id.
+
+        Raises:
+            BenchRefused: A real device has the name; see also :meth:`Simulator.add`.
+        """
+        with self._database.read() as session:
+            known = devices.find_by_endpoint_name(session, body.endpoint_name)
+            if known is not None and registrations.is_real(session, known.device_id):
+                message = f"a real device is named {body.endpoint_name!r}; take another name"
+                raise BenchRefused("endpoint_name", message)
         resources = [
             SimulatedResource(
                 path=resource.path,
@@ -135,7 +145,7 @@ class StoredSimulation:
     def last_observed(self) -> list[LastObserved]:
         """See :class:`mirror_server.devices.simulator.fleet.SimulatorStore`."""
         with self._database.read() as session:
-            rows = resources.last_observed_of_simulated(session)
+            rows = stored_resources.last_observed_of_simulated(session)
         return [
             LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
             for device_id, path, value, heard_at in rows

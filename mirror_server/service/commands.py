@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, QUEUE_LIMIT
+from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.commands import (
@@ -26,7 +27,7 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.store import commands, devices, resources
+from mirror_server.store import commands, devices, registrations, resources
 from mirror_server.store.database import Database
 from mirror_server.store.process_messages import EXPIRY, WAITING
 from mirror_server.store.resources import ReportedValue
@@ -55,6 +56,8 @@ class CommandService:
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
         under_way: Gives the numbers of the commands that devices have in hand.
+        values_of: Gives the values of resources that stand in the payload of an object instance, by their paths;
+            raises ValueError, with the reason, where it cannot be read.
         new_async_id: Makes an async-id for a request that has none.
     """
 
@@ -67,6 +70,7 @@ class CommandService:
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
         under_way: Callable[[], set[int]],
+        values_of: Callable[[str, Content], Sequence[tuple[str, Content]]],
         new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._database = database
@@ -75,6 +79,7 @@ class CommandService:
         self._wake = wake
         self._expiry_due = expiry_due
         self._under_way = under_way
+        self._values_of = values_of
         self._new_async_id = new_async_id
 
     def place(self, placement: Placement) -> Future[Command]:
@@ -126,13 +131,16 @@ class CommandService:
         if not commands.is_unfinished(session, command.command_id):
             self._take_late(session, command, answer)
             return
-        if answer is not None and answer.outcome is not Outcome.UNAVAILABLE:
+        if answer is not None and answer.outcome is Outcome.NOT_SENT:
+            return
+        if answer is not None and answer.outcome.is_of_device:
             devices.touch(session, [command.device_id], self._clock.now())
-            self._end(session, command, answer.outcome.value, answer.content)
+            self._end(session, command, answer.outcome.value, answer)
         elif may_try_again(command, self._clock.now()):
             commands.count_attempt(session, command.command_id)
         else:
-            failure = Failure.TIMEOUT if answer is None else Failure.NOT_CONNECTED
+            is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
+            failure = Failure.NOT_CONNECTED if is_lost else Failure.TIMEOUT
             self._end(session, command, failure.value)
 
     def expire(self, session: Session, now: Instant) -> None:
@@ -168,17 +176,16 @@ class CommandService:
             attempts=0,
         )
         command_id = commands.insert(session, command)
-        if request.is_write:
-            current = resources.desired(session, device_id, request.path)
+        for path, content in self._written(session, device_id, request):
             value = write_accepted(
-                current,
+                resources.desired(session, device_id, path),
                 command_id=command_id,
                 app_id=placement.app_id,
-                value=request.payload or b"",
-                content_type=request.content_type or DEFAULT_CONTENT_TYPE,
+                value=content.payload,
+                content_type=content.content_type,
                 at=now,
             )
-            resources.put_desired(session, device_id, request.path, value)
+            resources.put_desired(session, device_id, path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.after_commit(lambda: self._wake(device_id))
         session.notify(f"{EXPIRY} {command.expires_at}")
@@ -186,17 +193,18 @@ class CommandService:
         return command
 
     def _end(
-        self, session: Session, command: Command, outcome: tuple[int, str | None], content: Content | None = None
+        self, session: Session, command: Command, outcome: tuple[int, str | None], answer: Answer | None = None
     ) -> None:
         status, category = outcome
+        content = None if answer is None else answer.content
         now = self._clock.now()
         # The clock may have been set back meanwhile, or be that of another server.
         ended_at = max(now, command.requested_at)
         commands.finish(session, command.command_id, now)
         if command.request.is_write:
             self._finish_write(session, command, category, ended_at)
-        if category is None:
-            self._report(session, command, content, now)
+        if category is None and answer is not None:
+            self._report(session, command, answer, now)
         response = events.async_response(
             async_id=command.async_id,
             device_id=command.device_id,
@@ -212,24 +220,39 @@ class CommandService:
         self._log.append(session, command.app_id, ASYNC_RESPONSES, command.device_id, response)
 
     def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
-        if answer is None or answer.outcome is Outcome.UNAVAILABLE or devices.find(session, command.device_id) is None:
+        if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
         devices.touch(session, [command.device_id], now)
         if answer.outcome is Outcome.DONE:
-            self._report(session, command, answer.content, now)
+            self._report(session, command, answer, now)
 
-    def _report(self, session: Session, command: Command, content: Content | None, now: Instant) -> None:
-        """Store the value that a read brought."""
-        if command.request.method == "GET" and content is not None:
-            value = reported_value(command.device_id, command.request.path, content, now, "read")
-            resources.report(session, [value])
+    def _report(self, session: Session, command: Command, answer: Answer, now: Instant) -> None:
+        """Store what a read brought: one value, or those of an object instance."""
+        if command.request.method != "GET" or answer.content is None:
+            return
+        parts = answer.parts or ((command.request.path, answer.content),)
+        values = [reported_value(command.device_id, path, content, now, "read") for path, content in parts]
+        resources.report(session, values)
 
     def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
-        current = resources.desired(session, command.device_id, command.request.path)
-        value = write_finished(current, command_id=command.command_id, category=category, at=now)
-        if value is not None:
-            resources.put_desired(session, command.device_id, command.request.path, value)
+        for path, _ in self._written(session, command.device_id, command.request):
+            current = resources.desired(session, command.device_id, path)
+            value = write_finished(current, command_id=command.command_id, category=category, at=now)
+            if value is not None:
+                resources.put_desired(session, command.device_id, path, value)
+
+    def _written(self, session: Session, device_id: str, request: CommandRequest) -> Sequence[tuple[str, Content]]:
+        """What a write sets, by paths: one resource, or those of an object instance."""
+        if not request.is_write:
+            return ()
+        content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
+        if resources.knows_path(session, device_id, request.path):
+            return ((request.path, content),)
+        try:
+            return self._values_of(request.path, content)
+        except ValueError as error:
+            raise Refusal.of_field("payload-b64", str(error)) from error
 
 
 def reported_value(
@@ -256,9 +279,17 @@ def _find_placed(session: Session, placement: Placement, async_id: str, free_sin
 
 
 def _check_path(session: Session, device_id: str, path: str) -> None:
-    if not resources.knows_path(session, device_id, path):
+    if not (resources.knows_path(session, device_id, path) or _is_instance(session, device_id, path)):
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+
+
+def _is_instance(session: Session, device_id: str, path: str) -> bool:
+    """Whether it is an object instance of a real device, which is read and written whole."""
+    parts = parse_path(path)
+    if parts.instance_id is None or parts.resource_id is not None:
+        return False
+    return registrations.is_real(session, device_id) and resources.has_instance(session, device_id, path)
 
 
 def _check_queue(session: Session, device_id: str) -> None:

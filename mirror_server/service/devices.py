@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
@@ -15,12 +15,12 @@ from mirror_server.core import events
 from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
-from mirror_server.devices.link import IntroducedResource, NotRegistered, Observation, Registration
+from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import devices, logs, subscriptions
+from mirror_server.store import devices, logs, registrations, settings, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition, DeviceRow
@@ -185,7 +185,12 @@ class DeviceService:
         return self._database.insist(work)
 
     def registration_updated(
-        self, device_id: str, resources: tuple[IntroducedResource, ...] | None = None
+        self,
+        device_id: str,
+        resources: tuple[IntroducedResource, ...] | None = None,
+        *,
+        lifetime_seconds: int | None = None,
+        queue_mode: bool | None = None,
     ) -> Future[None]:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
 
@@ -194,6 +199,12 @@ class DeviceService:
             if row is None or not row.registered:
                 raise NotRegistered(device_id)
             now = self._clock.now()
+            row = replace(
+                row,
+                lifetime_seconds=row.lifetime_seconds if lifetime_seconds is None else lifetime_seconds,
+                queue_mode=row.queue_mode if queue_mode is None else int(queue_mode),
+            )
+            devices.put_manner(session, row)
             devices.set_registered(session, device_id, registered=True, at=now)
             devices.touch(session, [device_id], now)
             if resources is not None:
@@ -224,6 +235,10 @@ class DeviceService:
         """See :class:`~mirror_server.devices.link.DeviceEvents`."""
         return self._database.insist_together(self._observe, observations)
 
+    def observation_ended(self, device_id: str, path: str) -> Future[None]:
+        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        return self._database.insist(lambda session: subscriptions.observation_ended(session, device_id, path))
+
     def expire_registrations(self, session: Session) -> None:
         """End the registrations that were not updated in time; commands go on waiting."""
         for row in devices.with_expired_registration(session, self._clock.now()):
@@ -253,6 +268,8 @@ class DeviceService:
 
     def _row_of(self, session: Session, registration: Registration) -> DeviceRow:
         known = devices.find_by_endpoint_name(session, registration.endpoint_name)
+        if known and _is_of_other_kind(session, known.device_id, registration):
+            raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         return DeviceRow(
             device_id=known.device_id if known else registration.device_id or self._new_device_id(),
@@ -306,6 +323,7 @@ class DeviceService:
     def _end_registration(self, session: Session, device_id: str, kind: str) -> None:
         now = self._clock.now()
         devices.set_registered(session, device_id, registered=False, at=now)
+        registrations.delete(session, device_id)
         subscriptions.reset_device(session, device_id)
         name = devices.endpoint_name(session, device_id)
         event = events.leaving(device_id=device_id, endpoint_name=name, at=now)
@@ -345,6 +363,13 @@ def _encode_for_all(
 
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     return _CachedObject(encoded(None), {str(app_id): encoded(app_id) for app_id in issuers}, device.revision, version)
+
+
+def _is_of_other_kind(session: Session, device_id: str, registration: Registration) -> bool:
+    """Whether the device is simulated and a real one takes its name, or the other way round."""
+    if registration.device_id is None:
+        return settings.is_simulated(session, device_id)
+    return registration.device_id != device_id and registrations.is_real(session, device_id)
 
 
 def _known(session: Session, device_id: str) -> DeviceRow:

@@ -149,7 +149,7 @@ class SubscriptionService:
 
         An answer may come late, after a second command or the end of the subscription.
         """
-        if answer is None or answer.outcome is Outcome.UNAVAILABLE:
+        if answer is None or not answer.outcome.is_of_device:
             return
         devices.touch(session, [job.device_id], self._clock.now())
         path = job.ask.path

@@ -94,6 +94,16 @@ def put(session: Session, device: DeviceRow) -> None:
     revisions.note_change(session, [device.device_id])
 
 
+def rename(session: Session, device_id: str, endpoint_name: str) -> None:
+    """Give a device another endpoint name, which no other one has."""
+    session.run(
+        "UPDATE devices SET endpoint_name = :endpoint_name WHERE device_id = :device_id",
+        device_id=device_id,
+        endpoint_name=endpoint_name,
+    )
+    revisions.note_change(session, [device_id])
+
+
 def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
     """Note that the device updated its registration, or that this ended."""
     session.run(
@@ -104,6 +114,17 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
         at=at,
     )
     revisions.note_change(session, [device_id])
+
+
+def put_manner(session: Session, device: DeviceRow) -> None:
+    """Store for how long the device's registration holds without an update, and whether it is in queue mode."""
+    session.run(
+        "UPDATE devices SET lifetime_seconds = :lifetime_seconds, queue_mode = :queue_mode WHERE device_id = :device_id"
+        " AND (lifetime_seconds <> :lifetime_seconds OR queue_mode <> :queue_mode)",
+        device_id=device.device_id,
+        lifetime_seconds=device.lifetime_seconds,
+        queue_mode=device.queue_mode,
+    )
 
 
 def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:

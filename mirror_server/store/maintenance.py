@@ -7,23 +7,33 @@ from dataclasses import dataclass
 
 import orjson
 
-from mirror_server.store import subscriptions
+from mirror_server.store import device_keys, subscriptions
 from mirror_server.store.session import Session
 
 MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
-_OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "simulated_devices", "devices")
+_OF_A_DEVICE = (
+    "notifications",
+    "commands",
+    "subscriptions",
+    "resources",
+    "simulated_devices",
+    "registrations",
+    "devices",
+)
 
 
 def erase_device(session: Session, device_id: str) -> dict[str, int]:
-    """Delete all that is stored of a device, the notification logs and the rules that name it included.
+    """Delete all that is stored of a device, its key and the notification logs and rules that name it included.
 
     Returns:
         How many rows of each table, and how many rules.
     """
     rules = _erase_rules(session, device_id)
+    name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    keys = int(name is not None and device_keys.delete(session, name))
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -33,7 +43,7 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
         for table in _OF_A_DEVICE
     }
-    return rows | {"presubscription_rules": rules}
+    return rows | {"device_keys": keys, "presubscription_rules": rules}
 
 
 def _erase_rules(session: Session, device_id: str) -> int:

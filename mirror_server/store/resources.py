@@ -131,6 +131,18 @@ def knows_path(session: Session, device_id: str, path: str) -> bool:
     )
 
 
+def has_instance(session: Session, device_id: str, path: str) -> bool:
+    """Whether the device has ever introduced a resource of this object instance."""
+    return bool(
+        session.scalar(
+            "SELECT 1 FROM resources WHERE device_id = :device_id AND path > :first AND path < :last LIMIT 1",
+            device_id=device_id,
+            first=f"{path}/",
+            last=f"{path}0",
+        )
+    )
+
+
 def known(session: Session, device_id: str, path: str) -> Known:
     """What the mirror knows of a resource."""
     row = session.row(

@@ -40,3 +40,8 @@ def put_simulated_devices(session: Session, documents: Mapping[str, str]) -> Non
         " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",
         list(documents.items()),
     )
+
+
+def is_simulated(session: Session, device_id: str) -> bool:
+    """Whether there is a simulated device with this id."""
+    return bool(session.scalar("SELECT 1 FROM simulated_devices WHERE device_id = :device_id", device_id=device_id))

@@ -2,7 +2,8 @@
 
 A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``; or it is ``refused``,
 until the device is asked again. A single one is ``ended`` when the device's registration ends, and is kept so that its
-application can be told.
+application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten it,
+and is asked again, which is no news to anybody.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from typing import NamedTuple
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
 from mirror_server.store.session import Session, parts
+
+_FORGOTTEN = (
+    "SELECT s.device_id, s.path FROM subscriptions s JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
+    " WHERE s.state = 'active' AND r.observing = 0"
+)
+"""What the device is to observe, and may not observe any more."""
 
 _KEPT_UP = "s.state IN ('wanted', 'active')"
 """What keeps up an observation: neither what the device refused nor what has ended."""
@@ -174,7 +181,8 @@ def clear_ended(session: Session, device_id: str) -> None:
 def wanted_paths(session: Session, device_id: str) -> list[str]:
     """The resources for which the device is to be sent a subscribe command."""
     rows = session.rows(
-        "SELECT DISTINCT path FROM subscriptions WHERE device_id = :device_id AND state = 'wanted' ORDER BY path",
+        "SELECT path FROM subscriptions WHERE device_id = :device_id AND state = 'wanted'"
+        f" UNION SELECT path FROM ({_FORGOTTEN} AND s.device_id = :device_id) AS forgotten ORDER BY path",
         device_id=device_id,
     )
     return [row[0] for row in rows]
@@ -195,6 +203,7 @@ def devices_with_work(session: Session) -> list[str]:
     """The devices for which a subscribe command, or the end of an observation, waits."""
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
+        f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
         " UNION SELECT device_id FROM resources r WHERE observing = 1 AND NOT EXISTS"
         f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
     )
@@ -226,21 +235,36 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def refused(session: Session, device_id: str, path: str) -> None:
-    """The device refused a subscribe command; see :func:`ask_again`."""
-    session.run(
-        "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path AND state = 'wanted'",
+    """The device refused a subscribe command; see :func:`ask_again`. What it observes for others goes on."""
+    changed = session.run(
+        "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path"
+        " AND (state = 'wanted' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"
+        " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path AND observing = 1))",
         device_id=device_id,
         path=path,
     )
+    if changed:
+        clear_ended(session, device_id)
 
 
-def cancelled(session: Session, device_id: str, path: str) -> None:
-    """The device was told to observe the resource no longer."""
+def forgotten(session: Session, device_id: str, path: str) -> None:
+    """The device may not observe the resource any more, and is to be asked again where it should."""
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
     )
+
+
+def observation_ended(session: Session, device_id: str, path: str) -> None:
+    """The device has ended an observation by itself; it is asked again as if it had refused."""
+    forgotten(session, device_id, path)
+    refused(session, device_id, path)
+
+
+def cancelled(session: Session, device_id: str, path: str) -> None:
+    """The device was told to observe the resource no longer."""
+    forgotten(session, device_id, path)
 
 
 def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Hearing]:

@@ -61,6 +61,14 @@ def get_device(device_id: str) -> Response:
     return json_answer(serialize.device(services().devices.device(device_id)))
 
 
+@routes.get("/v3/devices/<device_id>/connection")
+@requires(Scope.READ)
+def get_device_connection(device_id: str) -> Response:
+    """How a device is connected; where its messages come from is for operators."""
+    found = services().connections.connection(device_id)
+    return json_answer(serialize.device_connection(found, with_address=Scope.ADMIN in g.scopes))
+
+
 @routes.get("/v3/devices/<device_id>/contacts")
 @requires(Scope.READ)
 def get_device_contacts(device_id: str) -> Response:

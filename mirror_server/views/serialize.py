@@ -14,6 +14,7 @@ from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
 from mirror_server.devices.simulator.bench import SimulatedState
+from mirror_server.service.connections import DeviceConnection
 from mirror_server.service.snapshots import Snapshot
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
@@ -158,6 +159,20 @@ def device(row: DeviceRow) -> dict[str, Any]:
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
     }
+
+
+def device_connection(found: DeviceConnection, *, with_address: bool) -> dict[str, Any]:
+    """How a device is connected, as far as that is known; its address where asked for."""
+    told: dict[str, Any] = {"object": "device-connection", "device_id": found.device.device_id}
+    if found.connection is not None:
+        members = asdict(found.connection)
+        if not with_address:
+            del members["address"]
+        told |= {name: value for name, value in members.items() if value is not None}
+    told |= {"reachable": found.is_reachable, "lifetime_seconds": found.device.lifetime_seconds}
+    if found.device.registered:
+        told["registration_expires_at"] = timestamp(found.device.registration_expires_at)
+    return told | {"last_contact_at": timestamp(found.device.last_contact_at)}
 
 
 def device_contacts(device_id: str, heard_at: Sequence[Instant]) -> dict[str, Any]:

@@ -127,14 +127,19 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[], No
     Args:
         services: What is served; closed at the end.
         listener: Where clients connect.
-        announce: Called as soon as a signal would stop the server in order: who reads what it tells may send one.
+        announce: Called when all listens, and a signal would stop the server in order: who reads what it tells may
+            send one.
+
+    Raises:
+        DatabaseError: The database does not answer any more.
+        CannotListen: Real devices cannot come where the settings say.
     """
     with _StopSignals() as signals:
         try:
-            announce()
             server = _server_of(services)
             signals.act_by(server.handle_exit)
             services.start()
+            announce()
             _collect_rarely()
             server.run(sockets=[listener])
         finally:

@@ -29,6 +29,7 @@ import observation
 import polls
 import processes
 import read_value
+import real_devices
 import soak
 from children import ChildFailed, program
 from machine import Cores, facts
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         call_overhead,
         loop_holds,
         hostile,
+        real_devices,
     )
 }
 _TITLES = ("benchmark", "what", "figure", "goal", "met", "sides")
@@ -92,6 +94,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--loop-devices", default=5000, type=_COUNT, help="How many devices an event loop's client has.")
 @click.option("--flood-mib", default=96, type=_COUNT, help="How much a hostile client sends on one connection.")
 @click.option("--deaf", default=100, type=_COUNT, help="How many connections read none of their answers.")
+@click.option("--coap-devices", default=2000, type=_COUNT, help="How many devices notify over CoAP.")
+@click.option("--coap-registrations", default=10_000, type=_COUNT, help="How many devices register at once over CoAP.")
 @click.option("--minutes", default=3.0, type=click.FloatRange(min=0.05), help="How long the soak is; only when named.")
 @click.option("--soak-devices", default=300, type=_COUNT, help="How many simulated devices the soak has.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether to install and measure other programs.")

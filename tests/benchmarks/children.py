@@ -77,9 +77,9 @@ class Program:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The variables of a child: without settings of the server, and with the source tree and this folder."""
+    """The variables of a child: without settings of the server, and with the source tree, this folder and its own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
-    path = os.pathsep.join(filter(None, [str(ROOT), str(HERE), inherited.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), str(HERE), str(HERE.parent), inherited.get("PYTHONPATH")]))
     return inherited | {"PYTHONPATH": path} | variables
 
 

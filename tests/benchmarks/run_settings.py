@@ -34,6 +34,8 @@ class Scale:
     loop_devices: int
     flood_mib: int
     deaf: int
+    coap_devices: int
+    coap_registrations: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

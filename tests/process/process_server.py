@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,10 @@ from mirror_server.store.database import Database
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "mirror_server"]
+DEVICE_COMMAND = [
+    *(sys.executable, "-u", "-c"),
+    "from mirror_server.devices.lwm2m_client.command import main; main(prog_name='mirror-device')",
+]
 CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
 """Options of a server whose webhooks lead to this machine."""
 
@@ -96,13 +100,13 @@ def decoded(text: str) -> str:
 
 
 class Child:
-    """A process of the command whose output lines are read one by one."""
+    """A process of a command whose output lines are read one by one."""
 
-    def __init__(self, *arguments: str, stderr_path: Path, **variables: str) -> None:
+    def __init__(self, *arguments: str, stderr_path: Path, command: Sequence[str] = COMMAND, **variables: str) -> None:
         self.stderr_path = stderr_path
         with stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [*COMMAND, *arguments], env=child_environment(**variables), stdout=subprocess.PIPE, stderr=stderr
+                [*command, *arguments], env=child_environment(**variables), stdout=subprocess.PIPE, stderr=stderr
             )
         self._unread = b""
 
@@ -137,6 +141,11 @@ class Child:
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Its exit code."""
         return self._process.wait(seconds)
+
+    def stop(self) -> int:
+        """Ask it to stop; gives its exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait()
 
     def kill(self) -> None:
         """End it without a chance to tidy up."""

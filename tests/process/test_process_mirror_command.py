@@ -61,6 +61,14 @@ def test_devices_are_listed_for_people_and_programs(run: Run, application: Appli
     assert json.loads(run("devices", "--json", "--type", "nothing").stdout) == []
 
 
+def test_devices_are_listed_with_how_they_are_connected(run: Run, light: str) -> None:
+    (mine,) = [row for row in json.loads(run("devices", "--connections", "--json").stdout) if row["id"] == light]
+    assert (mine["state"], mine["protocol"], mine["reachable"]) == ("registered", "simulated", True)
+    assert (mine["lwm2m_version"], mine["lifetime_seconds"], mine["address"]) == (None, 86400, None)
+    assert "simulated" in run("devices", "--connections").stdout
+    assert "protocol" not in run("devices", "--csv").stdout
+
+
 @pytest.mark.parametrize("by", ["id", "name"])
 def test_a_device_is_written_read_and_shown(run: Run, application: Application, light: str, by: str) -> None:
     device = light if by == "id" else application.name

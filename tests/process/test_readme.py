@@ -3,50 +3,80 @@
 import doctest
 import re
 import shlex
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 import click
 import pytest
-from process_server import ROOT
+from process_server import DEVICE_COMMAND, ROOT, Child, read_exports
 
 import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server.cli
 import mirror_server.cli.help_command
+import mirror_server.devices.lwm2m_client.command
+from mirror_sdk import MirrorClient
 from mirror_server.core.desired import diagram
 
 README = (ROOT / "README.md").read_text()
 GROUPS: dict[str, click.Group] = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
+COMMANDS = GROUPS | {"mirror-device": mirror_server.devices.lwm2m_client.command.main}
 TOPICS = {
     "mirror": mirror_sdk.cli.help_command.TOPICS,
     "mirror-server": mirror_server.cli.help_command.TOPICS,
 }
 LONGEST = 150
+SESSIONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def _commands() -> list[list[str]]:
     """Each command of the package that the README shows, in a block of a shell or within a line."""
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.split("&&")]
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in re.split("&&|\n", block)]
     words = [shlex.split(line, comments=True) for line in [*lines, *re.findall(r"`([^`\n]+)`", README)]]
     named = [[command[0].rpartition("/")[2], *command[1:]] for command in words if command]
-    return [command for command in named if command[0] in GROUPS]
+    return [command for command in named if command[0] in COMMANDS]
 
 
 def test_it_is_read_in_three_minutes() -> None:
     assert len(README.splitlines()) <= LONGEST
 
 
+def _run_session(session: str, **names: object) -> dict[str, object]:
+    """Run a session with these names; gives all it has at its end."""
+    test = doctest.DocTestParser().get_doctest(session, names, "README", "README.md", 0)
+    assert len(test.examples) >= 4
+    failures: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=failures.append, clear_globs=False)
+    assert runner.failures == 0, "".join(failures)
+    return test.globs
+
+
 @pytest.mark.process
 def test_the_session_gives_what_it_shows(demo_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
-    (session,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(session, {}, "README", "README.md", 0)
-    assert len(test.examples) >= 10
-    failures: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    runner.run(test, out=failures.append, clear_globs=False)
-    test.globs["client"].close()
-    assert runner.failures == 0, "".join(failures)
+    client = _run_session(SESSIONS[0])["client"]
+    assert isinstance(client, MirrorClient)
+    client.close()
+
+
+@pytest.mark.process
+def test_a_real_device_gives_what_is_shown_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+    serving, playing = re.findall(r"^(mirror-server demo .*--coap .*|mirror-device .*)$", README, re.MULTILINE)
+    free = [word.replace(":5683", ":0") for word in shlex.split(serving)[1:]]
+    with closing(Child(*free, "--port=0", stderr_path=tmp_path / "server.txt")) as server, ExitStack() as ending:
+        ending.callback(server.stop)
+        url = server.read_line().removeprefix("# Real devices: ")
+        exports = read_exports(server)
+        words = [url if word == "coap://127.0.0.1:5683" else word for word in shlex.split(playing)[1:]]
+        device = Child(*words, stderr_path=tmp_path / "device.txt", command=DEVICE_COMMAND)
+        ending.callback(device.close)
+        ending.callback(device.stop)
+        assert "registered" in device.read_line()
+        with MirrorClient(exports["API_HOST"], exports["API_KEY"]) as client:
+            _run_session(SESSIONS[1], client=client)
 
 
 def test_the_diagram_is_the_table() -> None:
@@ -66,13 +96,15 @@ def test_every_place_it_leads_to_is_there() -> None:
 
 def test_every_command_it_shows_is_one() -> None:
     found = _commands()
-    assert {command[0] for command in found} == set(GROUPS)
+    assert {command[0] for command in found} == set(COMMANDS)
     for name, *words in found:
-        group, context = GROUPS[name], click.Context(GROUPS[name])
-        if words and not words[0].startswith("-"):
+        # What is wrong with the words is an error; nothing is run by this.
+        if words and name not in GROUPS:
+            COMMANDS[name].make_context(name, words)
+        elif words and not words[0].startswith("-"):
+            group, context = GROUPS[name], click.Context(GROUPS[name])
             command = group.get_command(context, words[0])
             assert command is not None, words
-            # What is wrong with the words is an error; nothing is run by this.
             command.make_context(words[0], words[1:], parent=context)
             if words[0] == "help" and words[1:]:
                 assert words[1] in TOPICS[name]

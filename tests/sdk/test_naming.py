@@ -35,6 +35,7 @@ ODD_NAMES = [
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
     "get_directory_device": lambda c, d: c.get_directory_device(d).id,
+    "get_connection": lambda c, d: c.get_connection(d).device_id,
     "list_resources": lambda c, d: sorted(one.uri for one in c.list_resources(d)),
     "explain": lambda c, d: c.explain(d, TEMPERATURE).title,
     "begin_read": lambda c, d: c.begin_read(d, TEMPERATURE).device_id,

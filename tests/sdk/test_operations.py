@@ -51,6 +51,7 @@ SENT = [
     ),
     (ops.list_devices({}, limit=70, after="d9"), "GET", "/v3/devices", {"limit": 70, "after": "d9"}, None),
     (ops.get_directory_device("d1"), "GET", "/v3/devices/d1", {}, None),
+    (ops.get_device_connection("d1"), "GET", "/v3/devices/d1/connection", {}, None),
     (ops.list_resources("d1"), "GET", "/v2/endpoints/d1", {}, None),
     (
         ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700"),

@@ -230,6 +230,7 @@ OF_EACH_CALL = {
     "list_devices": (),
     "get_device": (DEVICE,),
     "get_directory_device": (DEVICE,),
+    "get_connection": (DEVICE,),
     "list_resources": (DEVICE,),
     "explain": (DEVICE, PATH),
     "browse": ("a-name",),

@@ -1,5 +1,6 @@
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -79,7 +80,13 @@ def test_decode_never_raises_and_never_loses_the_payload(raw, content_type, path
         (b"-1.5E2", FLOAT, ValueKind.NUMBER, -150.0),
         (b"21", FLOAT, ValueKind.NUMBER, 21.0),
         *((text, FLOAT, ValueKind.NUMBER, 0.0) for text in (b"0", b"0.00", b"+0e5", b"0.0E-9")),
+        (b"2.050000e+01", FLOAT, ValueKind.NUMBER, 20.5),
         (b"-7", INTEGER, ValueKind.NUMBER, -7),
+        *((text, INTEGER, ValueKind.NUMBER, 13) for text in (b"13.0", b"1.300000e+01", b"+013", b"130e-1")),
+        (b"9223372036854775807.0", INTEGER, ValueKind.NUMBER, 2**63 - 1),
+        (b"1.8446744073709551615e19", UNSIGNED, ValueKind.NUMBER, 2**64 - 1),
+        (b"-0.0", INTEGER, ValueKind.NUMBER, 0),
+        (b"1700000000.0", TIME, ValueKind.TIME, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
         (b"101", DIMMER, ValueKind.NUMBER, 101),
         (b"1", BOOLEAN, ValueKind.BOOLEAN, True),
         (b"0", BOOLEAN, ValueKind.BOOLEAN, False),
@@ -103,6 +110,12 @@ NOT_NUMBERS = [
 ]
 
 
+def test_a_number_of_very_many_digits_takes_no_time():
+    start = time.perf_counter()
+    assert decode(b"1" * 2**18, "text/plain", INTEGER).kind is ValueKind.OPAQUE
+    assert time.perf_counter() - start < 1
+
+
 @pytest.mark.parametrize("path", [FLOAT, INTEGER, UNSIGNED, TIME])
 @pytest.mark.parametrize("text", NOT_NUMBERS)
 def test_what_is_not_strictly_a_number_stays_opaque(text, path):
@@ -113,7 +126,10 @@ def test_what_is_not_strictly_a_number_stays_opaque(text, path):
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
-        (b"21.0", INTEGER),
+        (b"21.5", INTEGER),
+        (b"1e19", INTEGER),
+        (b"-9223372036854775809.0", INTEGER),
+        (b"-1.0", UNSIGNED),
         (str(2**63).encode(), INTEGER),
         (b"-1", UNSIGNED),
         (str(2**64).encode(), UNSIGNED),

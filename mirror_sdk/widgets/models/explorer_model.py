@@ -23,6 +23,7 @@ from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.reload import Reload
 from mirror_sdk.widgets.models.rhythm import Rhythms
 from mirror_sdk.widgets.models.wording import count_text, instant_text, value_text
+from mirror_sdk.wire.directory import DeviceConnection
 from mirror_sdk.wire.subscriptions import SubscriptionState
 
 RELOAD_SECONDS = 10.0
@@ -42,13 +43,15 @@ _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind
 class _Loaded:
     """What one look at a device gave; ``own`` is ``None`` where the key may not ask for subscriptions.
 
-    ``own`` are this application's subscriptions by path, ``stale`` the paths of stale values.
+    ``own`` are this application's subscriptions by path, ``stale`` the paths of stale values; ``connection`` is
+    ``None`` where the service does not tell.
     """
 
     device: DeviceObject
     drift: Mapping[str, DriftKind]
     stale: Collection[str]
     own: Mapping[str, SubscriptionState] | None
+    connection: DeviceConnection | None
 
 
 class ExplorerModel:
@@ -168,6 +171,22 @@ class ExplorerModel:
             f"{self.device_id} · {count_text(len(device), 'resource')} · last reported {reported} · "
             f"as of {device.created_at:%Y-%m-%d %H:%M:%S} UTC"
         )
+
+    @property
+    def connection_text(self) -> str:
+        """How the chosen device is connected; empty where nothing tells."""
+        if self._loaded is None or self._loaded.connection is None:
+            return ""
+        device, connection = self._loaded.device, self._loaded.connection
+        parts = [
+            connection.way,
+            f"binding {visible(connection.binding)}" if connection.binding else "",
+            "reachable" if connection.reachable else "not reachable now",
+            f"lifetime {connection.lifetime_seconds} s",
+            f"last contact {instant_text(connection.last_contact_at, device.created_at)}",
+            f"from {visible(connection.address)}" if connection.address else "",
+        ]
+        return " · ".join(filter(None, parts))
 
     @property
     def empty_text(self) -> str:
@@ -295,7 +314,8 @@ class ExplorerModel:
         drift = drift_frame(state, unconfirmed=True)
         kinds = {str(path): DriftKind(kind) for path, kind in zip(drift["path"], drift["kind"], strict=True)}
         stale = set(state["path"][self._rhythms.stale(state, self._devices)])
-        return _Loaded(device, kinds, stale, _own_subscriptions(self._client, device))
+        own = _own_subscriptions(self._client, device)
+        return _Loaded(device, kinds, stale, own, _connection(self._client, device_id))
 
     def _row(self, loaded: _Loaded, resource: Resource) -> dict[str, Any]:
         path, reported, kind = resource.path, resource.reported, loaded.drift.get(resource.path)
@@ -319,6 +339,13 @@ class ExplorerModel:
             "tones": tones,
             "hints": {"drift": _drift_hint(resource, kind)},
         }
+
+
+def _connection(client: MirrorClient, device_id: str) -> DeviceConnection | None:
+    try:
+        return client.get_connection(device_id)
+    except NotFound:
+        return None
 
 
 def _own_subscriptions(client: MirrorClient, device: DeviceObject) -> dict[str, SubscriptionState] | None:

@@ -1,1 +1,73 @@
-"""Real devices, by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS."""
+"""Real devices, by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: what an operator has to know of them.
+
+Any LwM2M client registers, shows up in the directory, and is read, written, executed and observed as the simulated
+devices are, which may be there beside them::
+
+    pip install "device-state-mirror[lwm2m]"
+    mirror-server run --coap 127.0.0.1:5683
+    mirror-device --server coap://127.0.0.1:5683 --name my-sensor
+
+``mirror-device`` is a device in Python, for who has none at hand; it registers with any other LwM2M server as well.
+``mirror-server demo --coap 127.0.0.1:5683`` and ``mirror lab --coap`` have real devices too.
+
+With keys
+---------
+
+Plain CoAP is for this machine, and ``--coap`` beyond it is refused without ``--coap-insecure``: anybody on such a
+network can pass for any device, and read and change what is sent. Over DTLS each device proves itself by a pre-shared
+key of its own::
+
+    pip install "device-state-mirror[lwm2m-dtls]"
+    mirror-server devices add my-sensor
+    mirror-server run --coaps 0.0.0.0:5684
+
+The extra ``lwm2m-dtls`` is compiled when it is installed, which needs a C compiler, make, autoconf, automake and the
+headers of Python (of Debian ``gcc libc6-dev make autoconf automake python3-dev``). The cipher suite is
+``TLS_PSK_WITH_AES_128_CCM_8``, the one that every LwM2M client has.
+
+``devices add`` prints the key once: 16 bytes in hexadecimal digits, for the device's security mode 0. As identity the
+device says its endpoint name, or what ``--identity`` names, 32 bytes at most. Only identities with a key come in, and
+each registers its own endpoint name alone. These work beside a running server::
+
+    mirror-server devices list
+    mirror-server devices revoke my-sensor
+    mirror-server devices rename my-sensor my-other-sensor
+
+A revoked device is out at its next message, within a second. A renamed one may register under the new name alone, and
+in the mirror it is the same device with the same id.
+
+A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
+readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``
+warns, both with the ``chmod`` that mends it. A PostgreSQL database is for you to guard: who reads its tables, dumps or
+replicas can pass for the devices, so let no other user into it, go there over TLS, and let it log no parameters of
+statements. Keys stand in no log of the mirror and in no answer; ``mirror-device`` takes its one from the variable
+``MIRROR_DEVICE_PSK``, because a command line is seen by all users of a machine.
+
+The network
+-----------
+
+- Devices come by UDP, on 5683 or with DTLS on 5684: open that port in the firewall. A proxy for HTTP does not carry it.
+- Behind a router (NAT) a device is reached at the address of its last message, for as long as the router remembers:
+  often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
+  or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
+  wait until it makes contact. Requests to any device that cannot be reached wait so.
+- A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
+- Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
+  the ``sysctl`` that does.
+- What strangers may is bounded: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
+  ``--coap-registrations-per-minute`` of one address. Raise the last one where many devices come by one router.
+
+What is stored
+--------------
+
+Registrations are stored with the address, so a restart of the server is no matter for a device: it goes on with its
+updates, and its observations are asked for anew. A session of DTLS is in memory alone, so after a restart a device is
+reached when it made a new handshake, as its client does when nobody answers it any more; requests wait until then.
+``mirror-server erase`` deletes the registration and the key too. Presubscription rules name devices by what they are
+called, and belong to the applications: ``rename`` does not change them.
+
+With several processes on PostgreSQL (``mirror-server help processes``) all of them have the same ``--coap`` and
+``--coaps``, and the one that leads listens. When another takes over on the same machine, it listens as soon as the port
+is free, and devices are reached again at their next contact. On another machine it has another address: devices have to
+come by a name or an address that moves along with the lead. ``mirror_leader`` in ``/metrics`` tells who leads.
+"""

@@ -25,6 +25,11 @@ class Peer:
     is_secure: bool = False
     identity: str | None = None
 
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -86,6 +91,37 @@ class Unreachable(Exception):
     """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone."""
 
 
+class CannotListen(Exception):
+    """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was received and sent since the sockets were opened, as messages.
+
+    ``dropped`` are datagrams that led to nothing, ``sessions`` the DTLS sessions there are now.
+    """
+
+    requests_received: int = 0
+    responses_received: int = 0
+    notifications_received: int = 0
+    acknowledgements_received: int = 0
+    resets_received: int = 0
+    requests_sent: int = 0
+    responses_sent: int = 0
+    acknowledgements_sent: int = 0
+    resets_sent: int = 0
+    retransmissions: int = 0
+    duplicates: int = 0
+    unanswered: int = 0
+    unreachable: int = 0
+    refused: int = 0
+    dropped: int = 0
+    handshakes: int = 0
+    handshake_failures: int = 0
+    sessions: int = 0
+
+
 class Handler(Protocol):
     """Who speaks with the devices; called on the event loop."""
 
@@ -103,7 +139,22 @@ class Handler(Protocol):
 
 
 class Endpoint(Protocol):
-    """The sockets of one server. All methods are called on the event loop."""
+    """The sockets of one server. All methods are called on the event loop; the counts may be read anywhere."""
+
+    @property
+    def counts(self) -> Counts:
+        """What went through them."""
+        ...
+
+    @property
+    def coap_address(self) -> tuple[str, int] | None:
+        """Where it listens without DTLS: host and port."""
+        ...
+
+    @property
+    def coaps_address(self) -> tuple[str, int] | None:
+        """Where it listens with DTLS: host and port."""
+        ...
 
     async def request(self, peer: Peer, request: Request) -> Response:
         """Ask a device; request and answer may take several blocks.
@@ -132,6 +183,10 @@ class Endpoint(Protocol):
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
+        ...
+
+    def end_sessions(self, identity: str) -> None:
+        """End the DTLS sessions of an identity, whose key is no longer good."""
         ...
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from mirror_sdk.wire.bench import AnswerMode
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import IntroducedResource, Registration
 from mirror_server.devices.simulator.bench import SimulatedResource, SimulatedState
-from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, ResourceRule
+from mirror_server.devices.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.devices.simulator.models import Setting, draw, heated_temperature, room_celsius
 
 LIFETIME_SECONDS = 24 * 3600
@@ -239,12 +239,18 @@ def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
     """The simulated device number ``index`` (from 0) of a seed."""
     number, turn = divmod(index, len(KINDS))
     kind = KINDS[turn]
+    device_id = _identifier(seed, f"seeded/{index}", index)
+    return device_of_kind(kind, device_id, f"{kind.name}-{number + 1:02}", f"{seed}/{index}", now)
+
+
+def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: str, now: Instant) -> SimulatedDevice:
+    """A new device of a kind; ``key`` is what its models depend on."""
     device = SimulatedDevice(
-        device_id=_identifier(seed, f"seeded/{index}", index),
-        endpoint_name=f"{kind.name}-{number + 1:02}",
+        device_id=device_id,
+        endpoint_name=endpoint_name,
         endpoint_type=kind.endpoint_type,
         queue_mode=kind.queue_mode,
-        key=f"{seed}/{index}",
+        key=key,
         kind=kind.name,
         resources={path: _resource_of(rule, now) for path, rule in kind.rules.items()},
     )

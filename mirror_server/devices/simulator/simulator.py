@@ -12,7 +12,7 @@ from itertools import islice
 from mirror_sdk.wire.bench import AnswerMode
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
-from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.devices.simulator.bench import (
     BenchRefused,
     SimulatedResource,
@@ -79,6 +79,11 @@ class Simulator:
                 turn.calls.append(partial(answer, Answer(Outcome.UNAVAILABLE)))
             else:
                 self._fleet.receive(turn, running, command, answer)
+
+    def describe(self, device_id: str) -> Connection | None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        with self._fleet.look():
+            return Connection("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
         """All simulated devices by name, each with the values it has now."""

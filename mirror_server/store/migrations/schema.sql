@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0012');
+INSERT INTO "alembic_version" VALUES('0014');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -43,6 +43,13 @@ CREATE TABLE commands (
   finished_at BIGINT,
   UNIQUE (app_id, async_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
+);
+CREATE TABLE device_keys (
+  endpoint_name TEXT NOT NULL,
+  identity TEXT NOT NULL,
+  secret BLOB NOT NULL,
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (endpoint_name)
 );
 CREATE TABLE devices (
   device_id TEXT NOT NULL,
@@ -94,6 +101,23 @@ CREATE TABLE processes (
   last_group BIGINT NOT NULL,
   stored_at BIGINT NOT NULL,
   PRIMARY KEY (process_id)
+);
+CREATE TABLE registrations (
+  device_id TEXT NOT NULL,
+  location TEXT NOT NULL,
+  address TEXT NOT NULL,
+  is_secure SMALLINT NOT NULL,
+  identity TEXT,
+  version TEXT NOT NULL,
+  binding TEXT NOT NULL,
+  prefix TEXT NOT NULL,
+  structured TEXT NOT NULL,
+  links_hash BLOB NOT NULL,
+  to_discover TEXT NOT NULL,
+  tokens TEXT NOT NULL,
+  PRIMARY KEY (device_id),
+  FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE,
+  UNIQUE (location)
 );
 CREATE TABLE relayed_calls (
   call_id TEXT NOT NULL,
@@ -158,4 +182,5 @@ CREATE INDEX commands_waiting ON commands (device_id, command_id) WHERE finished
 CREATE INDEX commands_expiring ON commands (expires_at) WHERE finished_at IS NULL;
 CREATE INDEX commands_finished ON commands (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
+CREATE UNIQUE INDEX device_keys_by_identity ON device_keys (identity);
 DELETE FROM "sqlite_sequence";

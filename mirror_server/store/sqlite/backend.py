@@ -367,6 +367,15 @@ def _unwritable(path: Path, error: Exception) -> DatabaseError:
     return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
 
 
+def exposed_files(path: Path) -> list[Path]:
+    """Which of a database's files others than their owner may read or change; files that are made here are private."""
+    if os.name != "posix":
+        return []
+    # The files beside it have the rights that the database had when they were made.
+    found = (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+    return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
+
+
 def _make_private(path: Path) -> None:
     """Make the empty file that SQLite fills; nobody else may read it, nor the files SQLite puts beside it."""
     path.touch(mode=0o600, exist_ok=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
 
@@ -133,6 +133,37 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str, tmp_path: Path)
     assert (tmp_path / "page.png").stat().st_size > 20_000
     assert visit.wrong == []
     assert visit.hosts == {f"127.0.0.1:{visit.server.port}"}
+
+
+def test_it_tells_how_a_device_is_connected(visit: Visit, light: str) -> None:
+    key = visit.server.key()
+    visit.sign_in(key)
+    visit.page.get_by_role("button", name="a-light").click()
+    connection = visit.page.locator("#connection")
+    expect(connection).to_contain_text("simulated · reachable · lifetime 86400 s · last contact ")
+    application = visit.server.client(key)
+    application.patch_device(light, online=False)
+    visit.come_back()
+    expect(connection).to_contain_text("simulated · not reachable now")
+    application.patch_device(light, online=True)
+    visit.come_back()
+    expect(connection).to_contain_text("simulated · reachable")
+    assert visit.wrong == []
+
+
+def test_it_tells_by_which_protocols_a_real_device_is_connected_and_from_where(visit: Visit) -> None:
+    real = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "U\u202eQ", "address": "[::1]:40000"}
+
+    def change(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | real)
+
+    visit.page.route("**/connection", change)
+    visit.sign_in(visit.server.key())
+    visit.page.get_by_role("button", name="a-light").click()
+    words = "LwM2M 1.1 over CoAP with DTLS · binding U\\u202eQ · reachable · lifetime 86400 s · from [::1]:40000"
+    expect(visit.page.locator("#connection")).to_contain_text(words)
+    assert visit.wrong == []
 
 
 def test_an_event_has_the_time_of_the_service_not_that_of_the_browser(visit: Visit) -> None:

@@ -2,9 +2,11 @@
 
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 
 from mirror_sdk import Event, EventKind, MirrorClient
+from mirror_sdk.widgets import Explorer
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_server.service.keys import Scope
 
@@ -50,6 +52,41 @@ def test_devices_of_one_name_are_told_apart_by_their_ids(client, bench):
     names = {one["key"]: one["name"] for one in model.device_rows}
     assert names["another"] == f"{first.endpoint_name} (another)"
     assert first.id in ids
+
+
+def test_how_the_device_is_connected_is_told(client, bench, device_id, model):
+    told = "simulated · reachable · lifetime 86400 s · last contact 08:00:00"
+    assert model.connection_text == told
+    bench.set_online(device_id, False)
+    model.load()
+    assert model.connection_text == told.replace("reachable", "not reachable now")
+    with Explorer(client, device_id, live=False) as explorer:
+        assert f'<div class="mirror-dim">{model.connection_text}</div>' in explorer.static_html()
+
+
+def test_where_nothing_tells_how_devices_are_connected_nothing_is_said(client_over, device_id):
+    def unknown(request, answer):
+        return httpx.Response(404, json={}) if request.url.path.endswith("/connection") else answer
+
+    model = ExplorerModel(client_over(unknown))
+    assert model.connection_text == ""
+    model.choose(device_id)
+    assert model.connection_text == ""
+    assert model.rows
+
+
+def test_an_operator_is_told_where_a_real_device_is(client_over, device_id):
+    def real(request, answer):
+        if not request.url.path.endswith("/connection"):
+            return answer
+        told = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
+        return httpx.Response(200, json=answer.json() | told)
+
+    model = ExplorerModel(client_over(real))
+    model.choose(device_id)
+    assert model.connection_text == (
+        "LwM2M 1.1 over CoAP · binding UQ · reachable · lifetime 86400 s · last contact 08:00:00 · from 127.0.0.1:40000"
+    )
 
 
 def test_a_read_brings_value_unit_and_time(model):
@@ -245,7 +282,11 @@ def test_events_have_the_device_looked_at_once_within_a_second(client, device_id
     assert transport.requests == []
     seconds.now += 0.11
     model.tick()
-    assert transport.requests == [f"GET /v3/devices/{device_id}/echo", f"GET /v2/subscriptions/{device_id}"]
+    assert transport.requests == [
+        f"GET /v3/devices/{device_id}/echo",
+        f"GET /v2/subscriptions/{device_id}",
+        f"GET /v3/devices/{device_id}/connection",
+    ]
 
 
 def test_what_happens_to_other_devices_sends_nothing_and_the_mirror_is_looked_at_every_ten_seconds(
@@ -260,7 +301,7 @@ def test_what_happens_to_other_devices_sends_nothing_and_the_mirror_is_looked_at
     assert transport.requests == []
     seconds.now += 0.2
     model.tick()
-    assert len(transport.requests) == 2
+    assert len(transport.requests) == 3
 
 
 def test_a_new_device_is_listed_soon(client, bench, seconds):

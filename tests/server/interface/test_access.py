@@ -24,6 +24,7 @@ ROUTES = {
     "GET /v3/device-echo/ranges": READ,
     "GET /v3/devices": READ,
     "GET /v3/devices/{}": READ,
+    "GET /v3/devices/{}/connection": READ,
     "GET /v3/devices/{}/contacts": READ,
     "GET /v3/devices/{}/echo": READ,
     "GET /v2/endpoints/{}": READ,

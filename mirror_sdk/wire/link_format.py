@@ -1,0 +1,64 @@
+"""The CoRE link format: ``</3303/0/5700>;obs,</>;rt="oma.lwm2m";ct="110 112"``. Source: RFC 6690, section 2."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+# Possessive, so that no text makes them go back over what they have read.
+_TARGET = re.compile(r"\s*+<\s*+([^<>\s]*+)\s*+>\s*+")
+_ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]*+)))?+\s*+', re.DOTALL)
+_SEPARATOR = re.compile(r",\s*+")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
+
+
+class Link(NamedTuple):
+    """A link; ``attributes`` by their names in lower case, with ``""`` for one that has no value.
+
+    Of an attribute that stands there twice, the first counts.
+    """
+
+    target: str
+    attributes: Mapping[str, str]
+
+
+class NoLinks(ValueError):
+    """A text is not in the CoRE link format; the message says where, and what it looks like."""
+
+
+def parse_links(text: str) -> Iterator[Link]:
+    """The links of a text, one after the other; empty ones between commas are left out.
+
+    Raises:
+        NoLinks: The text goes on with what is no link.
+    """
+    position = 0
+    while position < len(text):
+        if separator := _SEPARATOR.match(text, position):
+            position = separator.end()
+            continue
+        link, position = _link(text, position)
+        yield link
+
+
+def _link(text: str, position: int) -> tuple[Link, int]:
+    target = _TARGET.match(text, position)
+    if target is None:
+        raise _no_links(text, position)
+    position = target.end()
+    attributes: dict[str, str] = {}
+    while attribute := _ATTRIBUTE.match(text, position):
+        position = attribute.end()
+        name, quoted, bare = attribute.groups()
+        attributes.setdefault(name.lower(), bare or "" if quoted is None else _ESCAPE.sub(r"\1", quoted))
+    if position < len(text) and text[position] != ",":
+        raise _no_links(text, position)
+    attributes.pop("", None)
+    return Link(target[1], attributes), position
+
+
+def _no_links(text: str, position: int) -> NoLinks:
+    return NoLinks(f"character {position} begins no link: {reprlib.repr(text[position : position + 40])}; {_EXAMPLE}")

@@ -1,0 +1,242 @@
+"""The messages of CoAP, from bytes and to bytes: whatever comes is a message or refused. Source: RFC 7252, section 3.
+
+Read here and not with aiocoap's ``Message``: that keeps each unknown option number and content format for ever, and
+lets an option that is no UTF-8 through to whoever asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Type(IntEnum):
+    """The type of a message; its value is the one on the wire."""
+
+    CONFIRMABLE = 0
+    NON_CONFIRMABLE = 1
+    ACKNOWLEDGEMENT = 2
+    RESET = 3
+
+
+class Option(IntEnum):
+    """The options understood here. An odd number is critical: who does not know it may not go on."""
+
+    URI_HOST = 3
+    ETAG = 4
+    OBSERVE = 6
+    URI_PORT = 7
+    LOCATION_PATH = 8
+    URI_PATH = 11
+    CONTENT_FORMAT = 12
+    MAX_AGE = 14
+    URI_QUERY = 15
+    ACCEPT = 17
+    BLOCK2 = 23
+    BLOCK1 = 27
+    SIZE1 = 60
+
+
+EMPTY = 0x00
+_VERSION = 1
+_LONGEST_TOKEN = 8
+_PAYLOAD_MARKER = 0xFF
+_MOST_BYTES = {
+    Option.ETAG: 8,
+    Option.OBSERVE: 3,
+    Option.CONTENT_FORMAT: 2,
+    Option.MAX_AGE: 4,
+    Option.ACCEPT: 2,
+    Option.BLOCK2: 3,
+    Option.BLOCK1: 3,
+    Option.SIZE1: 4,
+}
+_KNOWN = {int(option): _MOST_BYTES.get(option, 0xFFFF) for option in Option}
+
+
+class NotCoap(Exception):
+    """A datagram is no message of CoAP; ``message_id`` where it is to be answered with a reset."""
+
+    def __init__(self, reason: str, message_id: int | None = None) -> None:
+        super().__init__(reason)
+        self.message_id = message_id
+
+
+class Block(NamedTuple):
+    """A Block option: which block, whether more come, and the size of one in bytes. Source: RFC 7959, section 2.2."""
+
+    number: int
+    more: bool
+    size: int
+
+    @property
+    def offset(self) -> int:
+        """Where in the whole the block begins, in bytes."""
+        return self.number * self.size
+
+    def encode(self) -> bytes:
+        """As the value of the option."""
+        return _uint(self.number << 4 | self.more << 3 | self.size.bit_length() - 5)
+
+
+@dataclass(slots=True)
+class Message:
+    """A message; ``options`` in the order of the wire, of the known ones alone.
+
+    ``unknown_critical`` is the first critical option that is not understood here, if any.
+    """
+
+    type: int
+    code: int
+    message_id: int
+    token: bytes = b""
+    options: list[tuple[int, bytes]] = field(default_factory=list)
+    payload: bytes = b""
+    unknown_critical: int | None = None
+
+    def first(self, option: int) -> bytes | None:
+        """The value of an option, the first of several."""
+        for number, value in self.options:
+            if number == option:
+                return value
+        return None
+
+    def number(self, option: int) -> int | None:
+        """The value of an option that is a number."""
+        value = self.first(option)
+        return None if value is None else int.from_bytes(value, "big")
+
+    def texts(self, option: int) -> tuple[str, ...]:
+        """All values of an option that is text.
+
+        Raises:
+            UnicodeDecodeError: One is no UTF-8.
+        """
+        return tuple(value.decode() for number, value in self.options if number == option)
+
+    def block(self, option: int) -> Block | None:
+        """The value of a Block option; the size 2048, which is reserved, is read as 1024."""
+        value = self.number(option)
+        return None if value is None else Block(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
+
+    def encode(self) -> bytes:
+        """As bytes of a datagram."""
+        head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
+        parts = [head, self.message_id.to_bytes(2, "big"), self.token]
+        last = 0
+        for number, value in sorted(self.options, key=_option_number):
+            parts.append(_option_head(number - last, len(value)))
+            parts.append(value)
+            last = number
+        if self.payload:
+            parts.append(b"\xff" + self.payload)
+        return b"".join(parts)
+
+
+def decode(datagram: bytes) -> Message:
+    """Read a message.
+
+    Raises:
+        NotCoap: It is none.
+    """
+    if len(datagram) < 4 or datagram[0] >> 6 != _VERSION:
+        raise NotCoap("no message of CoAP version 1")
+    kind = datagram[0] >> 4 & 3
+    code = datagram[1]
+    message = Message(kind, code, datagram[2] << 8 | datagram[3])
+    token_length = datagram[0] & 15
+    if code == EMPTY:
+        # A client was seen to announce its answer by an acknowledgement with an option in it: no sense, and no harm.
+        if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
+            raise _malformed(message, "an empty message with content")
+        return message
+    if token_length > _LONGEST_TOKEN or len(datagram) < 4 + token_length:
+        raise _malformed(message, "the token is too long")
+    message.token = datagram[4 : 4 + token_length]
+    _read_options(message, datagram, 4 + token_length)
+    return message
+
+
+def _read_options(message: Message, datagram: bytes, at: int) -> None:
+    number = 0
+    end = len(datagram)
+    while at < end:
+        head = datagram[at]
+        at += 1
+        if head == _PAYLOAD_MARKER:
+            if at == end:
+                raise _malformed(message, "a payload is announced and absent")
+            message.payload = datagram[at:]
+            return
+        delta, at = _extended(message, datagram, head >> 4, at)
+        length, at = _extended(message, datagram, head & 15, at)
+        number += delta
+        if at + length > end:
+            raise _malformed(message, "an option is cut off")
+        if length <= _KNOWN.get(number, -1):
+            message.options.append((number, datagram[at : at + length]))
+        elif number & 1 and message.unknown_critical is None:
+            message.unknown_critical = number
+        at += length
+
+
+def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[int, int]:
+    if value < 13:
+        return value, at
+    width = value - 12
+    if value == 15 or at + width > len(datagram):
+        raise _malformed(message, "an option is cut off")
+    return int.from_bytes(datagram[at : at + width], "big") + (13 if width == 1 else 269), at + width
+
+
+def _malformed(message: Message, reason: str) -> NotCoap:
+    return NotCoap(reason, message.message_id if message.type == Type.CONFIRMABLE else None)
+
+
+def _option_head(delta: int, length: int) -> bytes:
+    first, more = _nibble(delta)
+    second, rest = _nibble(length)
+    return bytes((first << 4 | second,)) + more + rest
+
+
+def _nibble(value: int) -> tuple[int, bytes]:
+    if value < 13:
+        return value, b""
+    if value < 269:
+        return 13, bytes((value - 13,))
+    return 14, (value - 269).to_bytes(2, "big")
+
+
+def _option_number(option: tuple[int, bytes]) -> int:
+    return option[0]
+
+
+def _uint(value: int) -> bytes:
+    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def uint_option(option: Option, value: int) -> tuple[int, bytes]:
+    """An option that is a number, in as few bytes as hold it."""
+    return int(option), _uint(value)
+
+
+def code_text(code: int) -> str:
+    """A code as people write it: ``2.05``."""
+    return f"{code >> 5}.{code & 31:02d}"
+
+
+def code_number(text: str) -> int:
+    """The code that people write as ``2.05``."""
+    kind, detail = text.split(".")
+    return int(kind) << 5 | int(detail)
+
+
+def is_request(code: int) -> bool:
+    """Whether a code is that of a request."""
+    return 0 < code < 32
+
+
+def is_response(code: int) -> bool:
+    """Whether a code is that of a response."""
+    return 64 <= code < 192

@@ -1,0 +1,361 @@
+"""How messages get there and back: acknowledgements, retransmissions, resets, and each request taken once.
+
+One for each socket. Source: RFC 7252, section 4; RFC 7641.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mirror_server.devices.lwm2m.coap.messages import (
+    EMPTY,
+    Message,
+    NotCoap,
+    Option,
+    Type,
+    decode,
+    is_request,
+    is_response,
+)
+from mirror_server.devices.lwm2m.coap.settings import Counts, Limits, Tuning
+from mirror_server.devices.lwm2m.coap.sockets import Transport
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Peer, Unreachable
+
+
+class Upper(Protocol):
+    """Who makes requests and answers them."""
+
+    def request_arrived(self, peer: Peer, request: Message) -> None:
+        """Take a request, which has not come before."""
+        ...
+
+    def notification_arrived(self, peer: Peer, message: Message) -> bool:
+        """Take a response that no request waits for; ``False`` to let the device stop."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Exchange:
+    """A confirmable message on its way; ``answer`` where it is a request."""
+
+    peer: Peer
+    message: Message
+    datagram: bytes
+    answer: asyncio.Future[Message] | None
+    wait_seconds: float
+    attempts: int = 1
+    acknowledged: bool = False
+    timer: asyncio.TimerHandle = field(init=False)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was taken, to be known when it comes again.
+
+    As the same bytes from the same peer: a device that was started anew counts its messages from the same number as
+    before, and one with a new DTLS session is another peer.
+
+    Attributes:
+        peer: From whom; each session has a peer of its own.
+        datagram: The hash of what came.
+        until: When it is forgotten, on the loop's clock.
+        answer: What was answered; ``None`` as long as nothing was.
+    """
+
+    peer: Peer
+    datagram: int
+    until: float
+    answer: bytes | None = None
+
+    def is_again(self, peer: Peer, datagram: bytes) -> bool:
+        """Whether this is what came before."""
+        return self.peer is peer and self.datagram == hash(datagram)
+
+
+_Key = tuple[str, int, bytes]
+
+
+def _key(peer: Peer, message: Message) -> _Key:
+    """By what a message is known again.
+
+    With its token: a device that starts anew may count its messages from the same number, and then it says something
+    new.
+    """
+    return peer.address, message.message_id, message.token
+
+
+class Transmission:
+    """The messages of one socket."""
+
+    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts) -> None:
+        self._upper = upper
+        self._tuning = tuning
+        self._limits = limits
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._next_message_id = secrets.randbelow(0x10000)
+        self._exchanges: dict[str, list[_Exchange]] = {}
+        self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
+        self.transport: Transport
+
+    def received(self, peer: Peer, datagram: bytes) -> None:
+        """Take a datagram."""
+        try:
+            message = decode(datagram)
+        except NotCoap as error:
+            self._refuse(peer, error.message_id)
+            return
+        if is_response(message.code):
+            self._response_received(peer, message, datagram)
+        elif is_request(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
+            self._request_received(peer, message, datagram)
+        elif message.code == EMPTY and message.type in (Type.ACKNOWLEDGEMENT, Type.RESET):
+            self._empty_received(peer, message)
+        else:  # a ping, or a code that nobody defined
+            self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
+
+    def failed(self, peer: Peer, reason: str) -> None:
+        """End what waits for a peer that cannot be reached."""
+        for exchange in list(self._exchanges.get(peer.address, ())):
+            self._end(exchange, Unreachable(f"{peer.address}: {reason}"))
+
+    async def ask(self, peer: Peer, request: Message) -> Message:
+        """Send a request, and wait for its answer.
+
+        Raises:
+            NoAnswer: None came in time.
+            Unreachable: It cannot be sent, or the peer refused it with a reset.
+        """
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._counts.requests_sent += 1
+        exchange = self._begin(peer, request, answer)
+        try:
+            return await answer
+        finally:
+            self._forget(exchange)
+
+    def respond(self, peer: Peer, request: Message, response: Message) -> None:
+        """Send the answer to a request: with its acknowledgement, or after it."""
+        self._counts.responses_sent += 1
+        response.token = request.token
+        key = _key(peer, request)
+        if self._drop_acknowledgement(key):
+            response.type, response.message_id = Type.ACKNOWLEDGEMENT, request.message_id
+            self._send_and_remember(peer, key, response)
+        elif request.type == Type.NON_CONFIRMABLE:
+            response.type, response.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
+            self._send_and_remember(peer, key, response)
+        else:
+            self._begin(peer, response, None)
+
+    async def close(self) -> None:
+        """End all that waits, and close the socket."""
+        for exchanges in list(self._exchanges.values()):
+            for exchange in list(exchanges):
+                self._end(exchange, Unreachable("the socket is closed"))
+        for timer in self._unacknowledged.values():
+            timer.cancel()
+        self._unacknowledged.clear()
+        await self.transport.close()
+
+    def _begin(self, peer: Peer, message: Message, answer: asyncio.Future[Message] | None) -> _Exchange:
+        message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
+        spread = random.uniform(1, self._tuning.ack_random_factor)  # noqa: S311 - so that not all come at one time
+        wait = self._tuning.ack_timeout_seconds * spread
+        exchange = _Exchange(peer, message, message.encode(), answer, wait)
+        self._exchanges.setdefault(peer.address, []).append(exchange)
+        exchange.timer = self._loop.call_later(wait, self._again, exchange)
+        self._transmit(exchange)
+        return exchange
+
+    def _transmit(self, exchange: _Exchange) -> None:
+        try:
+            self.transport.send(exchange.peer, exchange.datagram)
+        except Unreachable as error:
+            self._end(exchange, error)
+
+    def _again(self, exchange: _Exchange) -> None:
+        if exchange.acknowledged or exchange.attempts > self._tuning.retransmissions:
+            self._end(exchange, NoAnswer(f"{exchange.peer.address}: {_silence(exchange)}"))
+            return
+        exchange.attempts += 1
+        exchange.wait_seconds *= 2
+        exchange.timer = self._loop.call_later(exchange.wait_seconds, self._again, exchange)
+        self._counts.retransmissions += 1
+        self._transmit(exchange)
+
+    def _end(self, exchange: _Exchange, error: NoAnswer | Unreachable) -> None:
+        """Let one exchange end without an answer; whatever else there is of the peer goes on."""
+        self._forget(exchange)
+        if isinstance(error, NoAnswer):
+            self._counts.unanswered += 1
+        else:
+            self._counts.unreachable += 1
+        if exchange.answer is not None and not exchange.answer.done():
+            exchange.answer.set_exception(error)
+
+    def _forget(self, exchange: _Exchange) -> None:
+        exchange.timer.cancel()
+        exchanges = self._exchanges.get(exchange.peer.address)
+        if exchanges is not None and exchange in exchanges:
+            exchanges.remove(exchange)
+            if not exchanges:
+                del self._exchanges[exchange.peer.address]
+
+    def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
+        exchange = self._waiting_for(peer, message)
+        if exchange is not None and message.unknown_critical is not None:
+            self._end(exchange, NoAnswer(f"{peer.address}: its answer holds option {message.unknown_critical}"))
+            exchange = None
+        if exchange is None:
+            self._unasked_received(peer, message, datagram)
+            return
+        self._counts.responses_received += 1
+        if message.type == Type.CONFIRMABLE:
+            self._acknowledge(peer, message)
+            self._remember(peer, message, datagram).answer = _acknowledgement(message).encode()
+        self._forget(exchange)
+        if exchange.answer is not None and not exchange.answer.done():
+            exchange.answer.set_result(message)
+
+    def _waiting_for(self, peer: Peer, message: Message) -> _Exchange | None:
+        for exchange in self._exchanges.get(peer.address, ()):
+            asked = exchange.message
+            if exchange.answer is None or asked.token != message.token:
+                continue
+            if message.type != Type.ACKNOWLEDGEMENT:
+                is_late_notification = asked.number(Option.OBSERVE) == 1 and message.first(Option.OBSERVE) is not None
+                return None if is_late_notification else exchange
+            if asked.message_id == message.message_id:
+                return exchange
+        return None
+
+    def _unasked_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
+        if message.type == Type.ACKNOWLEDGEMENT:
+            self._counts.dropped += 1
+        elif message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
+            pass
+        elif message.unknown_critical is None and self._upper.notification_arrived(peer, message):
+            self._counts.notifications_received += 1
+            if message.type == Type.CONFIRMABLE:
+                self._acknowledge(peer, message)
+        else:
+            self._refuse(peer, message.message_id)
+
+    def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
+        """Whether a message came before; what was answered then is answered again."""
+        taken = self._taken.get(_key(peer, message))
+        if taken is None or not taken.is_again(peer, datagram) or taken.until <= self._loop.time():
+            return False
+        self._counts.duplicates += 1
+        if taken.answer is not None:
+            self._send(peer, taken.answer)
+        return True
+
+    def _empty_received(self, peer: Peer, message: Message) -> None:
+        is_reset = message.type == Type.RESET
+        if is_reset:
+            self._counts.resets_received += 1
+        else:
+            self._counts.acknowledgements_received += 1
+        for exchange in self._exchanges.get(peer.address, ()):
+            if exchange.message.message_id == message.message_id:
+                self._exchange_acknowledged(exchange, is_reset)
+                return
+
+    def _exchange_acknowledged(self, exchange: _Exchange, is_reset: bool) -> None:
+        if is_reset:
+            self._end(exchange, Unreachable(f"{exchange.peer.address} does not take requests (it sent a reset)"))
+        elif exchange.answer is None:
+            self._forget(exchange)
+        elif not exchange.acknowledged:
+            exchange.acknowledged = True
+            exchange.timer.cancel()
+            wait = self._tuning.separate_response_seconds
+            exchange.timer = self._loop.call_later(wait, self._again, exchange)
+
+    def _request_received(self, peer: Peer, request: Message, datagram: bytes) -> None:
+        if self._is_again(peer, request, datagram):
+            return
+        self._counts.requests_received += 1
+        self._remember(peer, request, datagram)
+        if request.type == Type.CONFIRMABLE:
+            key, delay = _key(peer, request), self._tuning.empty_ack_seconds
+            self._drop_acknowledgement(key)
+            self._unacknowledged[key] = self._loop.call_later(delay, self._acknowledge_request, peer, request)
+        self._upper.request_arrived(peer, request)
+
+    def _drop_acknowledgement(self, key: _Key) -> bool:
+        """Whether a request was not acknowledged yet; from now on it is."""
+        timer = self._unacknowledged.pop(key, None)
+        if timer is None:
+            return False
+        timer.cancel()
+        return True
+
+    def _acknowledge_request(self, peer: Peer, request: Message) -> None:
+        """Say that a request came, whose answer takes its time."""
+        key = _key(peer, request)
+        del self._unacknowledged[key]
+        acknowledgement = _acknowledgement(request)
+        self._counts.acknowledgements_sent += 1
+        self._send_and_remember(peer, key, acknowledgement)
+
+    def _remember(self, peer: Peer, message: Message, datagram: bytes) -> _Taken:
+        now = self._loop.time()
+        while self._taken:
+            oldest = next(iter(self._taken.values()))
+            if oldest.until > now and len(self._taken) < self._limits.remembered_messages:
+                break
+            self._taken.popitem(last=False)
+        key = _key(peer, message)
+        self._taken.pop(key, None)
+        taken = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
+        self._taken[key] = taken
+        return taken
+
+    def _send_and_remember(self, peer: Peer, key: _Key, message: Message) -> None:
+        datagram = message.encode()
+        taken = self._taken.get(key)
+        if taken is not None:
+            taken.answer = datagram
+        self._send(peer, datagram)
+
+    def _acknowledge(self, peer: Peer, message: Message) -> None:
+        self._counts.acknowledgements_sent += 1
+        self._send(peer, _acknowledgement(message).encode())
+
+    def _refuse(self, peer: Peer, message_id: int | None) -> None:
+        """Answer with a reset, where there is what to answer."""
+        if message_id is None:
+            self._counts.dropped += 1
+            return
+        self._counts.resets_sent += 1
+        self._send(peer, Message(Type.RESET, EMPTY, message_id).encode())
+
+    def _send(self, peer: Peer, datagram: bytes) -> None:
+        """Send what nobody waits for."""
+        try:
+            self.transport.send(peer, datagram)
+        except Unreachable:
+            self._counts.unreachable += 1
+
+    def _new_message_id(self) -> int:
+        self._next_message_id = (self._next_message_id + 1) & 0xFFFF
+        return self._next_message_id
+
+
+def _acknowledgement(message: Message) -> Message:
+    return Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id)
+
+
+def _silence(exchange: _Exchange) -> str:
+    if exchange.acknowledged:
+        return "it took the request and did not answer"
+    return f"no answer to {exchange.attempts} sendings"

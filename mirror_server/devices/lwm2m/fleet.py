@@ -1,0 +1,414 @@
+"""The real devices while this process has them; all of it is called on the event loop of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mirror_server.clock import Clock
+from mirror_server.devices.link import (
+    Answer,
+    CancelObservation,
+    DeviceCommand,
+    DeviceEvents,
+    Execute,
+    NotRegistered,
+    Observation,
+    Observe,
+    Outcome,
+)
+from mirror_server.devices.lwm2m.conversation import Conversation
+from mirror_server.devices.lwm2m.exchange import (
+    Endpoint,
+    NoAnswer,
+    Notification,
+    Peer,
+    Request,
+    Response,
+    Unreachable,
+)
+from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
+from mirror_server.devices.lwm2m.observations import Observations
+from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
+from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
+from mirror_server.store import registrations, resources
+from mirror_server.store.database import Database
+from mirror_server.store.failures import NotLeader, StorageFailed
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_AFTER_ANSWER_SECONDS = 0.05
+"""How long a device is left alone with the answer to its registration: many take no request before they read it."""
+
+_STORE_SECONDS = 60
+"""How long a device waits until what it said is on disk; then it is told to come again."""
+
+_DISCOVERING_AT_ONCE = 64
+_SWEEP_SECONDS = 60
+_STOP_SECONDS = 2
+_SENML = frozenset({110, 112})
+
+
+class _GivenUp(Exception):
+    """The request went to where the device is no more; whether it took it is not known."""
+
+
+@dataclass(slots=True)
+class FleetCounts:
+    """What happened since the start, besides :class:`~mirror_server.devices.lwm2m.registrar.RegistrationCounts`."""
+
+    notifications: int = 0
+    unknown_notifications: int = 0
+    failed_exchanges: int = 0
+
+
+class Fleet:
+    """Hears devices and asks them.
+
+    Args:
+        events: The service.
+        database: Where registrations are kept.
+        clock: Domain time.
+        awake_seconds: How long after its last message a device in queue mode listens.
+        limits: What registrations may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: DeviceEvents,
+        database: Database,
+        clock: Clock,
+        awake_seconds: float,
+        limits: RegistrationLimits,
+    ) -> None:
+        self.registry = Registry()
+        self.observations = Observations()
+        self.counts = FleetCounts()
+        self.registrar = Registrar(
+            registry=self.registry,
+            observations=self.observations,
+            events=events,
+            database=database,
+            clock=clock,
+            limits=limits,
+            greet=self._greet,
+        )
+        self._events = events
+        self._database = database
+        self._clock = clock
+        self._awake_seconds = awake_seconds
+        self._conversation: Conversation | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: list[Observation] = []
+        self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
+
+    async def take_up(self) -> None:
+        """Take up the devices that were registered when the service ended, or another process had them."""
+        for known in await asyncio.to_thread(self._load):
+            self.registrar.take_up(RegisteredDevice.from_store(known))
+
+    def begin(self, endpoint: Endpoint) -> None:
+        """Ask devices by this endpoint from now on."""
+        self._conversation = Conversation(endpoint, self.observations, self._clock)
+        self._sweep()
+
+    async def end(self) -> None:
+        """Wait for no answer any more."""
+        self._conversation = None
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
+
+    def is_reachable(self, device_id: str) -> bool:
+        """Whether a device listens, as far as is known; may be called on any thread."""
+        device = self.registry.by_id(device_id)
+        if device is None or self._conversation is None:
+            return False
+        return device.is_awake(self._clock.now(), self._awake_seconds)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """Have a device do what a command asks, as soon as it has answered what is under way."""
+        self._spawn(self._deliver(device_id, command, answer))
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                return await self._answer(peer, request)
+        except (TimeoutError, NotLeader, StorageFailed):
+            return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
+
+    def notified(self, notification: Notification) -> bool:
+        """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
+        observed = self.observations.find(notification)
+        now = self._clock.now()
+        if observed is None or not observed.device.is_registered(now):
+            self.counts.unknown_notifications += 1
+            return False
+        self.counts.notifications += 1
+        device = observed.device
+        if notification.peer.is_secure:
+            self.registrar.move(device, notification.peer)
+        self._heard(device)
+        response = notification.response
+        if not response.is_success:
+            self._end_observation(observed, response)
+        elif observed.is_news(notification.sequence, now):
+            if notification.is_whole:
+                self._tell(device, observed.path, response)
+            elif not observed.is_being_read:
+                observed.is_being_read = True
+                self._spawn(self._read_whole(observed))
+        return True
+
+    def session_ended(self, peer: Peer) -> None:
+        """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
+        for device in self.registry.at(peer):
+            device.is_reachable = False
+
+    async def _answer(self, peer: Peer, request: Request) -> Response:
+        match request.path.removeprefix("/").split("/"):
+            case ["rd"]:
+                if request.method == "POST":
+                    return await self.registrar.register(peer, request)
+            case ["rd", location] if location:
+                if request.method == "POST":
+                    return await self.registrar.update(peer, location, request)
+                if request.method == "DELETE":
+                    return await self.registrar.deregister(peer, location)
+            case ["dp"]:
+                if request.method == "POST":
+                    return await self._take_sent(peer, request)
+            case _:
+                return Response("4.04")
+        return Response("4.05")
+
+    async def _take_sent(self, peer: Peer, request: Request) -> Response:
+        """Take the values that a device sends by itself; those of resources it does not have are passed over.
+
+        Source: LwM2M core 1.1, 6.4.5.
+        """
+        device = self.registry.of_peer(peer)
+        now = self._clock.now()
+        if device is None or not device.is_registered(now):
+            return Response("4.04", b"nothing is registered from here; register under /rd", 0)
+        if request.content_format not in _SENML:
+            return Response("4.15", b"send SenML, as JSON (110) or CBOR (112)", 0)
+        try:
+            told = contents(request.payload, request.content_format, EVERYTHING, now)
+        except BadPayload as error:
+            return Response("4.00", str(error).encode(), 0)
+        self.registrar.move(device, peer)
+        self._heard(device)
+        known = await asyncio.to_thread(self._known_paths, device.device_id)
+        taken = [each for each in told if each.path in known]
+        if told and not taken:
+            return Response("4.04", b"no resource of these is one that was registered", 0)
+        self._collect(device, taken)
+        return Response("2.04")
+
+    async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        answer(await self._perform(device_id, command))
+
+    async def _perform(self, device_id: str, command: DeviceCommand) -> Answer:
+        device = self.registry.by_id(device_id)
+        if device is None:
+            return Answer(Outcome.NOT_SENT)
+        is_about_observation = isinstance(command, Observe | CancelObservation)
+        async with device.turn:
+            conversation = self._conversation
+            # A device that left the last request unanswered is not asked to observe one resource after the other: what
+            # an application asks of it comes sooner.
+            is_put_off = is_about_observation and device.is_silent
+            if conversation is None or is_put_off or not self._is_current(device):
+                return Answer(Outcome.NOT_SENT)
+            try:
+                answer = await self._ask(device, conversation.perform(device, command))
+            except NoAnswer:
+                is_there = device.is_reachable
+                return Answer(Outcome.NO_ANSWER if is_there else Outcome.NOT_SENT)
+            except Unreachable:
+                return Answer(Outcome.NOT_SENT)
+            except _GivenUp:
+                # What has the same effect twice is sent again; a device may have answered an execute by starting anew.
+                return Answer(Outcome.UNAVAILABLE if isinstance(command, Execute) else Outcome.NOT_SENT)
+        has_begun_anew = self.registry.by_id(device_id) is not device
+        return Answer(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
+
+    def _is_current(self, device: RegisteredDevice) -> bool:
+        is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
+        return is_awake and self.registry.by_id(device.device_id) is device
+
+    async def _ask(self, device: RegisteredDevice, exchange: Coroutine[Any, Any, T]) -> T:
+        """Wait for the answer to a request, and note what it says of the device that it answers or does not.
+
+        Raises:
+            NoAnswer: It did not.
+            Unreachable: Nothing can be sent to it.
+            _GivenUp: It is not there any more.
+        """
+        task = asyncio.ensure_future(exchange)
+        device.exchange = task
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                raise
+            raise _GivenUp from None
+        except NoAnswer:
+            self._note_silence(device)
+            raise
+        except Unreachable:
+            self._note_failure(device, "cannot be reached")
+            device.is_reachable = False
+            raise
+        finally:
+            device.exchange = None
+        self._heard(device)
+        return result
+
+    def _note_silence(self, device: RegisteredDevice) -> None:
+        self._note_failure(device, "does not answer")
+        device.is_silent = True
+        if device.queue_mode:
+            device.heard_at = 0
+        if not device.is_known_address:
+            device.is_reachable = False
+
+    def _note_failure(self, device: RegisteredDevice, what: str) -> None:
+        self.counts.failed_exchanges += 1
+        _log.warning("device %s %s at %s", device.device_id, what, device.peer.address)
+
+    def _heard(self, device: RegisteredDevice) -> None:
+        """Something came from a device; what waits for it is delivered where it was not known to listen."""
+        now = self._clock.now()
+        was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
+        device.heard_at = now
+        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+        if not was_there:
+            self._make_contact(device)
+
+    def _make_contact(self, device: RegisteredDevice) -> None:
+        # It looks into the database, and the loop waits for nothing.
+        asyncio.get_running_loop().run_in_executor(None, self._events.contact, device.device_id)
+
+    def _greet(self, device: RegisteredDevice) -> None:
+        """A device is told that its registration, or its update, was taken; then it can be asked."""
+        asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
+
+    def _begin_to_ask(self, device: RegisteredDevice) -> None:
+        if self._conversation is None or self.registry.by_id(device.device_id) is not device:
+            return
+        device.heard_at = self._clock.now()
+        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+        self._make_contact(device)
+        if device.to_discover:
+            self._spawn(self._discover(device))
+
+    async def _discover(self, device: RegisteredDevice) -> None:
+        """Learn which resources the instances have of which a device registered no resource."""
+        discovered: dict[str, Links | None] = {}
+        async with self._discovering:
+            try:
+                for path in device.to_discover:
+                    discovered[path] = await self._discover_below(device, path)
+            except (NoAnswer, Unreachable, _GivenUp):
+                # What is left is asked when the device has made contact.
+                _log.debug("device %s could not be asked for its resources", device.device_id)
+            if discovered:
+                await self.registrar.learn(device, discovered)
+
+    async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
+        # The turn is given back after each: what an application asks comes between.
+        async with device.turn:
+            if self._conversation is None or not self._is_current(device):
+                raise Unreachable
+            response = await self._ask(device, self._conversation.discover(device, path))
+        if not response.is_success:
+            return None
+        try:
+            return read_links(response.payload, prefix=device.prefix)
+        except BadLinks as error:
+            _log.warning("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+            return None
+
+    async def _read_whole(self, observed: Observed) -> None:
+        """Read a value that is too long for one notification."""
+        device, path = observed.device, observed.path
+        try:
+            async with device.turn:
+                # A change that comes from now on is read once more.
+                observed.is_being_read = False
+                if self._conversation is not None and self._is_current(device):
+                    told = await self._ask(device, self._conversation.read_values(device, path))
+                    self._collect(device, told)
+        except (NoAnswer, Unreachable, _GivenUp):
+            _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)
+
+    def _end_observation(self, observed: Observed, response: Response) -> None:
+        device, path = observed.device, observed.path
+        _log.warning("device %s ended the observation of %s with %s", device.device_id, path, response.code)
+        if observed.is_asked:
+            self.observations.end(device, path)
+            self._events.observation_ended(device.device_id, path)
+
+    def _tell(self, device: RegisteredDevice, path: str, response: Response) -> None:
+        now = self._clock.now()
+        try:
+            told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
+        except BadPayload as error:
+            _log.warning("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
+        else:
+            self._collect(device, told)
+
+    def _collect(self, device: RegisteredDevice, told: list[Told]) -> None:
+        """Tell the service, of all that comes in one turn of the loop at once."""
+        now = self._clock.now()
+        if told and not self._told:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._told += [
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at)
+            for path, content, changed_at in told
+        ]
+
+    def _hand_over(self) -> None:
+        told, self._told = self._told, []
+        self._events.observed(told)
+
+    def _sweep(self) -> None:
+        """Let go of devices whose registration has ended."""
+        if self._conversation is None:
+            return
+        now = self._clock.now()
+        for device in self.registry:
+            if not device.is_registered(now):
+                self.registrar.forget(device)
+        asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, NotRegistered | NotLeader):
+            _log.error("what was asked of a device failed", exc_info=error)
+
+    def _load(self) -> list[registrations.KnownDevice]:
+        with self._database.read() as session:
+            return registrations.load(session)
+
+    def _known_paths(self, device_id: str) -> set[str]:
+        with self._database.read() as session:
+            return {each.path for each in resources.announced(session, device_id)}

@@ -1,0 +1,214 @@
+"""Real devices: a :class:`~mirror_server.devices.link.DeviceLink` that speaks LwM2M over CoAP.
+
+All of it happens on one event loop, on a thread of its own. What the service asks comes from other threads, and what
+the service is told never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mirror_server.clock import Clock
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
+from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
+from mirror_server.devices.lwm2m.identities import Identities
+from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
+from mirror_server.store import registrations
+from mirror_server.store.database import Database
+
+_log = logging.getLogger(__name__)
+
+_START_SECONDS = 30
+_STOP_SECONDS = 5
+_LISTEN_AGAIN_SECONDS = 0.5
+_WAITS_BEFORE_ERROR = 60
+"""How often a new leader waits for the port before it says so: the one before lets go of it in a moment."""
+
+_THREADS = 4
+"""As many look into the database while the loop goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What there is and what happened since it listens; the counts go on.
+
+    Attributes:
+        devices: How many devices are registered.
+        registrations: What came of registrations.
+        exchanges: What came of notifications and requests.
+        messages: What went over the sockets.
+    """
+
+    devices: int
+    registrations: RegistrationCounts
+    exchanges: FleetCounts
+    messages: Counts
+
+
+OpenEndpoint = Callable[[Handler], Awaitable[Endpoint]]
+"""Opens the sockets; what comes by them goes to the handler. Raises :class:`CannotListen`."""
+
+
+class LwM2MLink:
+    """The real devices, from :meth:`start` to :meth:`stop`.
+
+    Args:
+        events: The service.
+        database: Where registrations are kept.
+        clock: Domain time.
+        open_endpoint: Opens the sockets.
+        identities: Whose DTLS sessions are to end.
+        awake_seconds: How long after its last message a device in queue mode listens.
+        limits: What registrations may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: DeviceEvents,
+        database: Database,
+        clock: Clock,
+        open_endpoint: OpenEndpoint,
+        identities: Identities,
+        awake_seconds: float = 93,
+        limits: RegistrationLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._events = events
+        self._database = database
+        self._clock = clock
+        self._open_endpoint = open_endpoint
+        self._identities = identities
+        self._awake_seconds = awake_seconds
+        self._limits = limits
+        self._fleet: Fleet | None = None
+        self._endpoint: Endpoint | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: Callable[[], object] | None = None
+
+    def start(self, *, listening: Callable[[], None] | None = None) -> None:
+        """Take up the devices that were registered, and listen.
+
+        Args:
+            listening: Called, on a thread that may wait, when devices can be reached. With it this returns at once,
+                because the leader before may still hold the port, which is tried again and again. Without it this
+                returns when they can be reached.
+
+        Raises:
+            CannotListen: It cannot be listened there; only without ``listening``.
+        """
+        self._database.write(registrations.observe_anew)
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(started, listening)), name="lwm2m", daemon=True
+        )
+        self._thread.start()
+        started.result(_START_SECONDS)
+
+    def stop(self) -> None:
+        """Let go of all devices; what is stored of them stays."""
+        thread, stop = self._thread, self._stop
+        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
+        if thread is not None and stop is not None and thread.is_alive():
+            stop()
+            thread.join(2 * _STOP_SECONDS)
+
+    def has(self, device_id: str) -> bool:
+        """Whether the device is registered here."""
+        fleet = self._fleet
+        return fleet is not None and fleet.registry.by_id(device_id) is not None
+
+    def is_reachable(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        fleet = self._fleet
+        return fleet is not None and fleet.is_reachable(device_id)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        fleet, loop = self._fleet, self._loop
+        if fleet is None or loop is None or loop.is_closed():
+            answer(Answer(Outcome.NOT_SENT))
+        else:
+            loop.call_soon_threadsafe(fleet.send, device_id, command, answer)
+
+    def describe(self, device_id: str) -> Connection | None:
+        """See :class:`~mirror_server.devices.link.DeviceLink`."""
+        fleet = self._fleet
+        device = None if fleet is None else fleet.registry.by_id(device_id)
+        if device is None:
+            return None
+        peer = device.peer
+        return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The sockets; ``None`` while it does not listen."""
+        return self._endpoint
+
+    def statistics(self) -> Statistics | None:
+        """What is counted; ``None`` while it does not listen."""
+        fleet, endpoint = self._fleet, self._endpoint
+        if fleet is None or endpoint is None:
+            return None
+        return Statistics(len(fleet.registry), fleet.registrar.counts, fleet.counts, endpoint.counts)
+
+    async def _run(self, started: Future[None], listening: Callable[[], None] | None) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
+        stopping = asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
+        fleet = Fleet(
+            events=self._events,
+            database=self._database,
+            clock=self._clock,
+            awake_seconds=self._awake_seconds,
+            limits=self._limits,
+        )
+        try:
+            await fleet.take_up()
+            if listening is None:
+                endpoint: Endpoint | None = await self._open_endpoint(fleet)
+            else:
+                started.set_result(None)
+                endpoint = await self._wait_for_port(fleet, stopping)
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+            return
+        if endpoint is None:
+            return
+        fleet.begin(endpoint)
+        self._loop, self._fleet, self._endpoint = loop, fleet, endpoint
+        watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
+        try:
+            if listening is None:
+                started.set_result(None)
+            else:
+                await asyncio.to_thread(listening)
+            await stopping.wait()
+        finally:
+            watching.cancel()
+            await fleet.end()
+            await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
+
+    async def _wait_for_port(self, fleet: Fleet, stopping: asyncio.Event) -> Endpoint | None:
+        """Listen as soon as the leader before has let go of the port; ``None`` where this is stopped meanwhile."""
+        waits = itertools.count(1)
+        while not stopping.is_set():
+            try:
+                return await self._open_endpoint(fleet)
+            except CannotListen as error:
+                if next(waits) == _WAITS_BEFORE_ERROR:
+                    _log.error("no real device can be reached, and it is tried on: %s", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _LISTEN_AGAIN_SECONDS)
+        return None

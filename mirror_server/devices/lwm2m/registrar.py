@@ -1,0 +1,459 @@
+"""Registrations: what devices say of themselves under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from mirror_sdk.wire.paths import parse_path
+from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.link import (
+    DeviceEvents,
+    IntroducedResource,
+    NameTaken,
+    NotRegistered,
+    Observation,
+    Registration,
+)
+from mirror_server.devices.lwm2m.exchange import Peer, Request, Response
+from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
+from mirror_server.devices.lwm2m.observations import Observations
+from mirror_server.devices.lwm2m.registration import (
+    RegistrationParameters,
+    RegistrationRefused,
+    read_registration,
+    read_update,
+)
+from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
+from mirror_server.devices.lwm2m.requests import shown, structured_formats
+from mirror_server.store import device_keys, devices, registrations, resources, subscriptions
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+_log = logging.getLogger(__name__)
+
+_LOCATION_BYTES = 12
+"""In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
+
+_MINUTE_SECONDS = 60
+_MOST_ADDRESSES = 100_000
+"""From as many addresses registrations are taken in a minute."""
+
+_FULL_SECONDS = 60
+"""After how long a device may try again where there is no place for it."""
+_TOO_MANY = "4.29"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationLimits:
+    """What registrations may take: devices in all, links of each, and registrations of one address in a minute."""
+
+    devices: int = 100_000
+    links: int = 1000
+    per_minute: int = 600
+
+
+DEFAULT_LIMITS = RegistrationLimits()
+
+
+@dataclass(slots=True)
+class RegistrationCounts:
+    """What came since the start."""
+
+    registrations: int = 0
+    updates: int = 0
+    deregistrations: int = 0
+    refused: int = 0
+
+
+Greet = Callable[[RegisteredDevice], None]
+"""Called with a device whose registration or update is being answered."""
+
+
+class Registrar:
+    """Takes registrations, updates and their end; each is answered when it is on disk.
+
+    Args:
+        registry: The devices that are registered.
+        observations: What they observe.
+        events: The service.
+        database: Where registrations are kept.
+        clock: Domain time.
+        limits: What they may take.
+        greet: Called with each device that can be asked in a moment.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        observations: Observations,
+        events: DeviceEvents,
+        database: Database,
+        clock: Clock,
+        limits: RegistrationLimits,
+        greet: Greet,
+    ) -> None:
+        self.counts = RegistrationCounts()
+        self._registry = registry
+        self._observations = observations
+        self._events = events
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+        self._greet = greet
+        # What a device says is taken one after the other, so that none is taken for two.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._lately: Counter[str] = Counter()
+        self._lately_ends_at: Instant = 0
+
+    async def register(self, peer: Peer, request: Request) -> Response:
+        """Take a full registration: ``POST /rd``."""
+        return await self._taken(peer, self._register(peer, request))
+
+    async def update(self, peer: Peer, location: str, request: Request) -> Response:
+        """Take an update of a registration: ``POST /rd/{location}``."""
+        async with self._alone(location):
+            return await self._taken(peer, self._update(peer, location, request))
+
+    async def deregister(self, peer: Peer, location: str) -> Response:
+        """Take the end of a registration: ``DELETE /rd/{location}``."""
+        async with self._alone(location):
+            device = self._device(peer, location)
+            if device is None:
+                return _unknown()
+            self.forget(device)
+            await asyncio.wrap_future(self._events.deregistered(device.device_id))
+        self.counts.deregistrations += 1
+        _log.info("device %s (%s) deregistered", device.device_id, device.endpoint_name)
+        return Response("2.02")
+
+    def take_up(self, device: RegisteredDevice) -> None:
+        """Take in a device that was registered when the service ended."""
+        self._registry.add(device)
+        self._expect_tokens(device)
+
+    def move(self, device: RegisteredDevice, peer: Peer) -> None:
+        """Reach a device at another address from now on, also after a restart."""
+        if peer == device.peer:
+            return
+        self._registry.leave_peer(device)
+        self._observations.move(device, peer)
+        self._registry.join_peer(device)
+        device.give_up_exchange()
+        self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
+
+    async def learn(self, device: RegisteredDevice, discovered: Mapping[str, Links | None]) -> None:
+        """Take in what a device was found to have below each path; ``None`` where it does not tell.
+
+        Raises:
+            NotRegistered: Its registration has ended meanwhile.
+        """
+        known = await asyncio.to_thread(self._known_resources, device.device_id)
+        found = {each.path: each for each in known}
+        for path, links in discovered.items():
+            below = {each for each in found if each == path or each.startswith(f"{path}/")}
+            if links is not None:
+                found = {each: introduced for each, introduced in found.items() if each not in below}
+                found |= {each.introduced.path: each.introduced for each in links.resources}
+            elif not below and parse_path(path).instance_id is not None:
+                # The instance itself, which can be read whole; as long as it is there it is not asked again.
+                found[path] = IntroducedResource(path, observable=False)
+        await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
+        device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
+        await self._keep(device)
+
+    def _lock(self, endpoint_name: str) -> asyncio.Lock:
+        return self._locks.setdefault(endpoint_name, asyncio.Lock())
+
+    def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
+        """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
+        device = self._registry.by_location(location)
+        return nullcontext() if device is None else self._lock(device.endpoint_name)
+
+    async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
+        response = await _answered(work)
+        if not response.is_success:
+            self.counts.refused += 1
+            # Of who comes too often each line would be one too many.
+            if response.code != _TOO_MANY:
+                _log.warning("registration from %s refused: %s", peer.address, shown(response))
+        return response
+
+    async def _register(self, peer: Peer, request: Request) -> Response:
+        if not self._may_register(peer):
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
+        parameters = read_registration(request.query)
+        await self._check_identity(peer, parameters.endpoint_name)
+        links = self._read_links(request.payload)
+        async with self._lock(parameters.endpoint_name):
+            former = self._registry.by_name(parameters.endpoint_name)
+            if former is None and len(self._registry) >= self._limits.devices:
+                return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
+            device = await self._store(peer, parameters, links, request.payload, former)
+        self.counts.registrations += 1
+        _log.info(
+            "device %s (%s) registered from %s, LwM2M %s, lifetime %s s, %s links",
+            device.device_id,
+            device.endpoint_name,
+            peer.address,
+            device.version,
+            device.lifetime_seconds,
+            len(links.resources) + len(links.to_discover),
+        )
+        self._greet(device)
+        return Response("2.01", location=("rd", device.location))
+
+    async def _store(
+        self,
+        peer: Peer,
+        parameters: RegistrationParameters,
+        links: Links,
+        payload: bytes,
+        former: RegisteredDevice | None,
+    ) -> RegisteredDevice:
+        """Store a full registration, then take the device in."""
+        if former is not None:
+            # It has begun anew: what was going to its former self would come too early for the new one.
+            former.is_reachable = False
+        links_hash = hashlib.blake2b(payload, digest_size=8).digest()
+        known = await asyncio.to_thread(self._known_by_name, parameters.endpoint_name) if links.to_discover else []
+        introduced, unknown = _structure(links, known)
+        try:
+            device_id = await asyncio.wrap_future(
+                self._events.registered(
+                    Registration(
+                        endpoint_name=parameters.endpoint_name,
+                        endpoint_type=parameters.endpoint_type,
+                        queue_mode=parameters.queue_mode,
+                        lifetime_seconds=parameters.lifetime_seconds,
+                        resources=introduced,
+                    )
+                )
+            )
+        except NameTaken:
+            reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
+            raise RegistrationRefused("4.03", reason) from None
+        # An operator may have given it another name since it registered.
+        former = self._registry.by_id(device_id) or former
+        now = self._clock.now()
+        has_changed = former is None or former.links_hash != links_hash
+        device = RegisteredDevice(
+            device_id=device_id,
+            endpoint_name=parameters.endpoint_name,
+            location=secrets.token_urlsafe(_LOCATION_BYTES),
+            peer=peer,
+            version=parameters.version,
+            binding=parameters.binding,
+            queue_mode=parameters.queue_mode,
+            lifetime_seconds=parameters.lifetime_seconds,
+            expires_at=after_seconds(now, parameters.lifetime_seconds),
+            prefix=links.prefix,
+            structured=structured_formats(parameters.version, links.content_formats),
+            links_hash=links_hash,
+            to_discover=links.to_discover if has_changed else unknown,
+            tokens=_tokens(links.resources),
+            heard_at=now,
+            is_reachable=False,
+        )
+        if former is not None:
+            self._replace(former, device)
+        await self._keep(device)
+        self.take_up(device)
+        self._tell_published(device, links)
+        return device
+
+    def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
+        self._observations.end_all(former)
+        self._registry.remove(former)
+        # What is under way goes on where the address is the same.
+        device.turn = former.turn
+        if former.links_hash == device.links_hash:
+            device.read_formats, device.write_formats = former.read_formats, former.write_formats
+        if former.peer != device.peer:
+            former.give_up_exchange()
+
+    async def _update(self, peer: Peer, location: str, request: Request) -> Response:
+        device = self._device(peer, location)
+        if device is None:
+            return _unknown()
+        told = read_update(request.query)
+        parameters = RegistrationParameters(
+            endpoint_name=device.endpoint_name,
+            lifetime_seconds=device.lifetime_seconds,
+            version=device.version,
+            binding=device.binding,
+            queue_mode=device.queue_mode,
+        ).updated(told)
+        links = self._read_links(request.payload) if request.payload else None
+        introduced: tuple[IntroducedResource, ...] | None = None
+        to_discover: tuple[str, ...] = ()
+        if links is not None:
+            known = await asyncio.to_thread(self._known_resources, device.device_id) if links.to_discover else []
+            introduced, to_discover = _structure(links, known)
+        # Nothing is sent to it while it waits for this answer.
+        device.is_reachable = False
+        try:
+            await asyncio.wrap_future(
+                self._events.registration_updated(
+                    device.device_id,
+                    introduced,
+                    lifetime_seconds=parameters.lifetime_seconds,
+                    queue_mode=parameters.queue_mode,
+                )
+            )
+        except NotRegistered:
+            self.forget(device)
+            return _unknown()
+        device.lifetime_seconds = parameters.lifetime_seconds
+        device.binding, device.queue_mode = parameters.binding, parameters.queue_mode
+        device.renew(self._clock.now())
+        self.move(device, peer)
+        if links is not None:
+            device.to_discover = to_discover
+            await self._take_links(device, links, request.payload)
+        elif told.binding is not None:
+            await self._keep(device)
+        self.counts.updates += 1
+        self._greet(device)
+        return Response("2.04")
+
+    async def _take_links(self, device: RegisteredDevice, links: Links, payload: bytes) -> None:
+        device.links_hash = hashlib.blake2b(payload, digest_size=8).digest()
+        device.prefix = links.prefix
+        device.structured = structured_formats(device.version, links.content_formats)
+        former, device.tokens = device.tokens, _tokens(links.resources)
+        ended = [path for path in former.values() if path not in device.tokens.values()]
+        for path in ended:
+            self._observations.end(device, path)
+        self._expect_tokens(device)
+        await self._keep(device, ended)
+        self._tell_published(device, links)
+
+    async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
+        """Store a registration, and that the device is to be asked for what it sent by itself before."""
+        stored = device.to_store()
+
+        def work(session: Session) -> None:
+            registrations.put(session, stored)
+            for path in no_longer_sent:
+                subscriptions.forgotten(session, stored.device_id, path)
+
+        await asyncio.wrap_future(self._database.insist(work))
+
+    def forget(self, device: RegisteredDevice) -> None:
+        """Let go of a device whose registration has ended."""
+        self._observations.end_all(device)
+        self._registry.remove(device)
+
+    def _expect_tokens(self, device: RegisteredDevice) -> None:
+        for token, path in device.tokens.items():
+            self._observations.expect(device, bytes.fromhex(token), path)
+
+    def _tell_published(self, device: RegisteredDevice, links: Links) -> None:
+        now = self._clock.now()
+        published = [
+            Observation(device.device_id, each.introduced.path, each.published, now)
+            for each in links.resources
+            if each.published is not None
+        ]
+        if published:
+            self._events.observed(published)
+
+    def _device(self, peer: Peer, location: str) -> RegisteredDevice | None:
+        """The device that may update its registration there from this peer."""
+        device = self._registry.by_location(location)
+        if device is None or not device.is_registered(self._clock.now()):
+            return None
+        if peer.is_secure != device.peer.is_secure or peer.identity != device.peer.identity:
+            return None
+        return device
+
+    def _may_register(self, peer: Peer) -> bool:
+        now = self._clock.now()
+        if now >= self._lately_ends_at:
+            self._lately.clear()
+            self._lately_ends_at = after_seconds(now, _MINUTE_SECONDS)
+        # Who forges addresses has any number of them.
+        if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
+            return False
+        self._lately[peer.address] += 1
+        return self._lately[peer.address] <= self._limits.per_minute
+
+    async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
+        """Over DTLS a device registers the name its key is for, and no other.
+
+        In plain text nobody registers a name that has a key: it would take the place of a device that proves itself.
+        """
+        key = await asyncio.to_thread(self._key_of, endpoint_name)
+        if peer.is_secure and (key is None or key.identity != peer.identity):
+            raise RegistrationRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
+        if not peer.is_secure and key is not None:
+            raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
+
+    def _key_of(self, endpoint_name: str) -> device_keys.DeviceKey | None:
+        with self._database.read() as session:
+            return device_keys.find(session, endpoint_name)
+
+    def _read_links(self, payload: bytes) -> Links:
+        return read_links(payload, most_links=self._limits.links)
+
+    def _known_by_name(self, endpoint_name: str) -> list[IntroducedResource]:
+        with self._database.read() as session:
+            row = devices.find_by_endpoint_name(session, endpoint_name)
+            found = [] if row is None else resources.announced(session, row.device_id)
+        return _introduced(found)
+
+    def _known_resources(self, device_id: str) -> list[IntroducedResource]:
+        with self._database.read() as session:
+            return _introduced(resources.announced(session, device_id))
+
+
+def _introduced(announced: Iterable[resources.AnnouncedResource]) -> list[IntroducedResource]:
+    return [
+        IntroducedResource(each.path, each.resource_type, each.content_type, each.observable, each.auto_observed)
+        for each in announced
+    ]
+
+
+def _structure(
+    links: Links, known: Sequence[IntroducedResource]
+) -> tuple[tuple[IntroducedResource, ...], tuple[str, ...]]:
+    """What a device has: what its links tell, and what was discovered before; and what is still to be discovered."""
+    introduced = {each.introduced.path: each.introduced for each in links.resources}
+    unknown = []
+    for path in links.to_discover:
+        there = [each for each in known if each.path == path or each.path.startswith(f"{path}/")]
+        introduced |= {each.path: each for each in there if each.path not in introduced}
+        if not there:
+            unknown.append(path)
+    return tuple(introduced.values()), tuple(unknown)
+
+
+def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
+    return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
+
+
+async def _answered(work: Awaitable[Response]) -> Response:
+    try:
+        return await work
+    except RegistrationRefused as error:
+        return _refusal(error.code, error.reason)
+    except BadLinks as error:
+        return _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+
+
+def _unknown() -> Response:
+    return _refusal("4.04", "nothing is registered here; register anew under /rd")
+
+
+def _refusal(code: str, reason: str) -> Response:
+    return Response(code, reason.encode(), 0)

@@ -1,0 +1,155 @@
+"""The parameters of a registration and of its update: the query of ``POST /rd`` and ``POST /rd/{id}``.
+
+Source: LwM2M core 1.0 (5.3) and 1.1 (6.2).
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Version = Literal["1.0", "1.1"]
+
+_LONGEST_NAME = 64
+"""As everywhere in the mirror. Source: wire.md 3."""
+_DEFAULT_LIFETIME_SECONDS = 86_400
+_LONGEST_LIFETIME_SECONDS = 2**32 - 1
+_SECONDS = re.compile(r"[0-9]{1,10}")
+_VERSION = re.compile(r"(1\.[01])(?:\.[0-9]{1,3})?")
+_TRANSPORTS = {"U": "UDP", "T": "TCP", "S": "SMS", "N": "non-IP"}
+_BINDING = re.compile(r"[UTSNQ]{1,5}")
+_KNOWN = frozenset({"ep", "et", "lt", "b", "Q", "lwm2m"})
+
+
+class RegistrationRefused(Exception):
+    """A registration cannot be taken: the code of the answer, as ``4.00``, and why."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateParameters:
+    """What an update changes; ``None`` is left as it was."""
+
+    lifetime_seconds: int | None = None
+    binding: str | None = None
+    says_queue_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationParameters:
+    """What a device says of itself; ``binding`` as it told it."""
+
+    endpoint_name: str
+    endpoint_type: str = ""
+    lifetime_seconds: int = _DEFAULT_LIFETIME_SECONDS
+    version: Version = "1.0"
+    binding: str = "U"
+    queue_mode: bool = False
+
+    def updated(self, update: UpdateParameters) -> RegistrationParameters:
+        """The parameters after an update.
+
+        In LwM2M 1.0 the binding tells queue mode, so that a new one without it ends it; in 1.1 it is told apart, and an
+        update that does not tell it leaves it.
+        """
+        queue_mode = self.queue_mode
+        if update.binding is not None:
+            queue_mode = "Q" in update.binding or (self.version == "1.1" and self.queue_mode)
+        return replace(
+            self,
+            lifetime_seconds=update.lifetime_seconds or self.lifetime_seconds,
+            binding=update.binding or self.binding,
+            queue_mode=queue_mode or update.says_queue_mode,
+        )
+
+
+def read_registration(query: Sequence[str]) -> RegistrationParameters:
+    """Read the query of a registration; parameters nobody knows are left out.
+
+    Raises:
+        RegistrationRefused: 4.00 for a parameter that is missing, twice, or not what it should be; 4.12 for a version
+            that is not spoken.
+    """
+    told = _told(query)
+    # The version first: what the others mean depends on it.
+    version = _version(told.get("lwm2m", "1.0"))
+    if "ep" not in told:
+        raise RegistrationRefused("4.00", "ep is missing; give the endpoint name as ep=my-sensor")
+    binding = _binding(told.get("b", "U"))
+    return RegistrationParameters(
+        endpoint_name=_name("ep", told["ep"]),
+        endpoint_type=_name("et", told["et"]) if told.get("et") else "",
+        lifetime_seconds=_lifetime_seconds(told["lt"]) if "lt" in told else _DEFAULT_LIFETIME_SECONDS,
+        version=version,
+        binding=binding,
+        queue_mode="Q" in binding or _says_queue_mode(told),
+    )
+
+
+def read_update(query: Sequence[str]) -> UpdateParameters:
+    """Read the query of an update; what a device cannot change is left out with what nobody knows.
+
+    Raises:
+        RegistrationRefused: 4.00 for a parameter that is twice, or not what it should be.
+    """
+    told = _told(query)
+    return UpdateParameters(
+        lifetime_seconds=_lifetime_seconds(told["lt"]) if "lt" in told else None,
+        binding=_binding(told["b"]) if "b" in told else None,
+        says_queue_mode=_says_queue_mode(told),
+    )
+
+
+def _told(query: Sequence[str]) -> Mapping[str, str]:
+    told: dict[str, str] = {}
+    for option in query:
+        key, _, value = option.partition("=")
+        if key not in _KNOWN:
+            continue
+        if key in told:
+            raise RegistrationRefused("4.00", f"{key} is given twice; give it once")
+        told[key] = value
+    return told
+
+
+def _version(text: str) -> Version:
+    version = _VERSION.fullmatch(text)
+    if version is None:
+        raise RegistrationRefused("4.12", f"lwm2m={reprlib.repr(text)} is not spoken here; 1.0 and 1.1 are")
+    return "1.1" if version[1] == "1.1" else "1.0"
+
+
+def _name(key: str, text: str) -> str:
+    if not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
+        reason = f"{key}={reprlib.repr(text)} is no name; give 1 to {_LONGEST_NAME} printable characters"
+        raise RegistrationRefused("4.00", reason)
+    return text
+
+
+def _lifetime_seconds(text: str) -> int:
+    if not _SECONDS.fullmatch(text) or not 1 <= int(text) <= _LONGEST_LIFETIME_SECONDS:
+        reason = f"lt={reprlib.repr(text)} is no lifetime; give whole seconds from 1 to {_LONGEST_LIFETIME_SECONDS}"
+        raise RegistrationRefused("4.00", reason)
+    return int(text)
+
+
+def _binding(text: str) -> str:
+    if not _BINDING.fullmatch(text) or len(set(text)) < len(text):
+        raise RegistrationRefused("4.00", f"b={reprlib.repr(text)} is no binding; give U, or UQ for queue mode")
+    if "U" not in text:
+        named = " and ".join(name for letter, name in _TRANSPORTS.items() if letter in text) or "no transport"
+        raise RegistrationRefused("4.00", f"b={text} is {named}, and only UDP is spoken here; give U or UQ")
+    return text
+
+
+def _says_queue_mode(told: Mapping[str, str]) -> bool:
+    if told.get("Q"):
+        raise RegistrationRefused("4.00", f"Q={reprlib.repr(told['Q'])} has a value; give Q alone")
+    return "Q" in told

@@ -1,0 +1,152 @@
+"""Keeps a device going: it measures, updates its registration, sleeps in queue mode, and tries again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mirror_server.clock import Clock
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
+from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused
+from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
+
+AWAKE_SECONDS = 93
+"""How long a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
+CONTACT_SECONDS = 15 * 60
+"""How often a device in queue mode comes out of its sleep."""
+_FAREWELL_SECONDS = 5
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5, 300
+
+
+class DeviceRunner:
+    """One device that goes on until its task is cancelled.
+
+    Args:
+        device: The device.
+        model: What it measures.
+        clock: What measurements, updates and sleep follow.
+        say: Takes what happens, as a line for people.
+    """
+
+    def __init__(self, device: LwM2MDevice, model: ModelledDevice, clock: Clock, say: Callable[[str], None]) -> None:
+        self._device = device
+        self._model = model
+        self._clock = clock
+        self._say = say
+        self._renewed_at: Instant = 0
+        self._contact_at: Instant = 0
+        self._retry_at: Instant | None = None
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+
+    async def start(self) -> None:
+        """Register.
+
+        Raises:
+            RegistrationRefused: The server does not take the device.
+            NoAnswer: The server did not answer.
+            Unreachable: There is no way to the server.
+            ImportError: What DTLS needs is not installed.
+        """
+        self._model.measure(self._device)
+        await self._device.register()
+        self._note_contact()
+        self._say(f"registered as /rd/{self._device.registration_id} from port {self._device.port}")
+
+    async def run(self) -> None:
+        """Go on; does not end by itself."""
+        while True:
+            await self._until(self._next_due_at())
+            await self._go_on()
+
+    async def stop(self) -> None:
+        """Deregister if the server hears it, and close."""
+        try:
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                if self._device.is_registered:
+                    if self._device.is_asleep:
+                        await self._device.wake()
+                    await self._device.deregister()
+                    self._say("deregistered")
+        except (TimeoutError, NoAnswer, Unreachable, RegistrationRefused) as error:
+            self._say(f"not deregistered: {str(error) or 'the server did not answer'}")
+        finally:
+            await self._device.close()
+
+    async def _until(self, due_at: Instant) -> None:
+        loop = asyncio.get_running_loop()
+        due = asyncio.Event()
+
+        def call() -> None:
+            loop.call_soon_threadsafe(due.set)
+
+        timer = self._clock.call_at(due_at, call)
+        try:
+            await due.wait()
+        finally:
+            timer.cancel()
+
+    async def _go_on(self) -> None:
+        now = self._clock.now()
+        self._model.measure(self._device)
+        if self._is_renewal_due(now):
+            await self._renew()
+        elif self._device.queue_mode and not self._device.is_asleep and now >= self._asleep_at():
+            self._say("sleeps")
+            self._contact_at = self._model.next_contact_at(CONTACT_SECONDS)
+            self._device.sleep()
+
+    def _is_renewal_due(self, now: Instant) -> bool:
+        return now >= self._renewal_at()
+
+    def _renewal_at(self) -> Instant:
+        if self._retry_at is not None:
+            return self._retry_at
+        if not self._device.is_connected:
+            return self._clock.now()
+        renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
+        return min(renewal_at, self._contact_at) if self._device.is_asleep else renewal_at
+
+    def _asleep_at(self) -> Instant:
+        return after_seconds(max(self._renewed_at, self._device.heard_at), AWAKE_SECONDS)
+
+    def _next_due_at(self) -> Instant:
+        measurement_at = self._model.next_measurement_at()
+        dues = [self._renewal_at()]
+        if measurement_at is not None:
+            dues.append(measurement_at)
+        if self._device.queue_mode and not self._device.is_asleep:
+            dues.append(self._asleep_at())
+        return min(dues)
+
+    def _note_contact(self) -> None:
+        self._renewed_at, self._retry_at, self._pause_seconds = self._clock.now(), None, _FIRST_PAUSE_SECONDS
+
+    async def _renew(self) -> None:
+        try:
+            await self._make_contact()
+        except (NoAnswer, Unreachable, RegistrationRefused) as error:
+            self._retry_at = after_seconds(self._clock.now(), self._pause_seconds)
+            self._say(f"{error}; tries again in {self._pause_seconds} s")
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+        else:
+            self._note_contact()
+
+    async def _make_contact(self) -> None:
+        """Come out of the sleep if it sleeps, and be registered."""
+        try:
+            if self._device.is_asleep:
+                self._say("wakes")
+                await self._device.wake()
+            elif self._device.is_registered:
+                await self._device.update()
+            else:
+                await self._register()
+        except RegistrationRefused as refused:
+            if refused.code != "4.04":
+                raise
+            await self._register()
+
+    async def _register(self) -> None:
+        await self._device.register()
+        self._say(f"registered anew as /rd/{self._device.registration_id}")

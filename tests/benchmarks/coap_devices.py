@@ -1,0 +1,136 @@
+"""Devices that speak CoAP, many in one process; it speaks lines of JSON. See ``tests/bare_coap.py``."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import cycle, islice
+from typing import Any
+
+from bare_coap import RST, BareDevice
+from machine import allow_many_connections
+
+_PATH = "/3303/0/5700"
+_AGAIN_SECONDS = 3.0
+_REGISTERING_AT_ONCE = 200
+_LAST_SECONDS = 300
+
+
+class Fleet:
+    """Does what it is told, for all devices."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._devices: list[BareDevice] = []
+        self._poll = select.epoll()
+        self._by_file: dict[int, BareDevice] = {}
+        self._values = 0
+
+    def serve(self) -> None:
+        # Between two commands the devices go on answering.
+        self._poll.register(sys.stdin.fileno(), select.EPOLLIN)
+        while True:
+            if self._receive(None):
+                line = sys.stdin.readline()
+                if not line:
+                    return
+                command = json.loads(line)
+                print(json.dumps(getattr(self, command.pop("do"))(**command)), flush=True)
+
+    def register(self, prefix: str, number: int) -> dict[str, Any]:
+        """Register devices that were never seen, each from an address of its own, as many at once as are let in."""
+        begun = len(self._devices)
+        for each in range(begun, begun + number):
+            host = f"127.{1 + each // 65536}.{each // 256 % 256}.{each % 256}"
+            device = BareDevice(self._port, f"{prefix}-{each}", {_PATH: "20.0"}, host=host)
+            device.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+            self._devices.append(device)
+            self._by_file[device.socket.fileno()] = device
+            self._poll.register(device.socket.fileno(), select.EPOLLIN)
+        began = time.perf_counter()
+        sent_again = self._register(self._devices[begun:])
+        return {
+            "seconds": time.perf_counter() - began,
+            "sent_again": sent_again,
+            "places": len({device.location for device in self._devices if device.location}),
+            "refused": sum(message.code >= 0x80 for device in self._devices for message in device.heard),
+        }
+
+    def _register(self, devices: list[BareDevice]) -> int:
+        waiting = deque(devices)
+        open_since: dict[BareDevice, tuple[float, bytes]] = {}
+        sent_again = 0
+        end_at = time.monotonic() + _LAST_SECONDS
+        while (waiting or open_since) and time.monotonic() < end_at:
+            while waiting and len(open_since) < _REGISTERING_AT_ONCE:
+                device = waiting.popleft()
+                datagram = device.registration()
+                open_since[device] = (time.monotonic(), datagram)
+                device.send(datagram)
+            self._receive(0.05)
+            now = time.monotonic()
+            for device, (since, datagram) in list(open_since.items()):
+                if device.location:
+                    del open_since[device]
+                elif now - since > _AGAIN_SECONDS:
+                    open_since[device] = (now, datagram)
+                    device.send(datagram)
+                    sent_again += 1
+        return sent_again
+
+    def observed(self, number: int) -> dict[str, Any]:
+        """Wait until so many are observed."""
+        began = time.perf_counter()
+        self._until(lambda: sum(_PATH in device.observed for device in self._devices) >= number)
+        return {
+            "observed": sum(_PATH in device.observed for device in self._devices),
+            "seconds": time.perf_counter() - began,
+        }
+
+    def notify(self, number: int, rate: float | None = None) -> dict[str, Any]:
+        """So many changes, of one device after the other: ``rate`` a second, or as fast as they can be sent."""
+        devices = [device for device in self._devices if _PATH in device.observed]
+        began = time.perf_counter()
+        for sent, device in enumerate(islice(cycle(devices), number)):
+            self._values += 1
+            device.send(device.notification(_PATH, f"{self._values / 10}"))
+            if rate is not None and sent % 20 == 19:
+                while time.perf_counter() - began < sent / rate:
+                    self._receive(min(0.005, max(0.0, sent / rate - (time.perf_counter() - began))))
+        return {"seconds": time.perf_counter() - began, "sent": number}
+
+    def answered(self) -> dict[str, Any]:
+        """How often the devices were asked, and what they heard beside their registration."""
+        return {
+            "asked": sum(len(device.asked) for device in self._devices),
+            "resets": sum(message.kind == RST for device in self._devices for message in device.heard),
+        }
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        end_at = time.monotonic() + _LAST_SECONDS
+        while not condition() and time.monotonic() < end_at:
+            self._receive(0.1)
+
+    def _receive(self, seconds: float | None) -> bool:
+        """Take what came; whether a command waits."""
+        commanded = False
+        for file, _ in self._poll.poll(seconds):
+            if file == sys.stdin.fileno():
+                commanded = True
+            else:
+                self._by_file[file].receive()
+        return commanded
+
+
+def main() -> None:
+    allow_many_connections()
+    Fleet(int(sys.argv[1])).serve()
+
+
+if __name__ == "__main__":
+    main()

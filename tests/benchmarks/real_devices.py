@@ -1,0 +1,212 @@
+"""Devices over CoAP against simulated ones: notifications, reads, registrations, and what E1 keeps beside them.
+
+The devices are bare sockets in a process of their own (``coap_devices.py``). A notification counts when it is in the
+log on disk, of one subscribed application; it is sent as long as not more than a few thousand are on their way, so that
+the server always has some and the socket's buffer never too many. What it is held against are observations handed over
+at the interface of a device connection one by one, as simulated devices do (``device_side.py``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import httpx
+from children import ChildFailed, Program, Server, free_port, program
+from device_object import object_requests
+from filling import Filled, fill
+from measuring import Figure, alternate, at_least, at_most, ratio
+from polls import resident_bytes
+from read_value import add_device
+from run_settings import Run
+from serving import mirror, with_device_side
+
+NAME = "real_devices"
+_PATH = "/3303/0/5700"
+_ON_THE_WAY = 3000
+_BURST = 500
+_LOSSLESS_RATE = 5000
+_BESIDE_RATE = 2000
+_QUIET_SECONDS = 5.0
+_REQUESTS = 10_000
+
+
+def measure(run: Run) -> Iterator[Figure]:
+    yield from notifications_and_reads(run)
+    yield from registrations(run)
+
+
+def notifications_and_reads(run: Run) -> Iterator[Figure]:
+    filled = fill(run.folder / "coap.db", device_count=run.scale.coap_devices, resource_count=1)
+    with ExitStack() as stack:
+        _, simulated = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        server, fleet, log = stack.enter_context(with_coap(run, filled))
+        subscribe(server, filled.key)
+        fleet.ask(do="register", prefix="notifying", number=run.scale.coap_devices)
+        fleet.ask(do="observed", number=run.scale.coap_devices)
+
+        def handed_over() -> float:
+            told = simulated.ask(
+                do="saturate",
+                device_ids=filled.device_ids,
+                path=filled.paths[0],
+                seconds=run.scale.seconds,
+                in_flight=run.scale.in_flight,
+                batch=1,
+            )
+            rate: float = told["rate"]
+            return rate
+
+        sides = {"CoAP": lambda: notification_rate(fleet, log, run.scale.seconds), "simulated": handed_over}
+        samples = alternate(sides, run.scale.rounds)
+        yield ratio(NAME, "notifications / simulated observations", samples, "CoAP", "simulated", "/s", at_least(0.5))
+        lost = lost_at(fleet, log, _LOSSLESS_RATE, run.scale.seconds)
+        yield Figure(NAME, f"lost of {_LOSSLESS_RATE} notifications a second", lost, "", at_most(0))
+        yield read_ratio(run, server, filled.key)
+        yield beside(run, server, filled, fleet)
+
+
+def registrations(run: Run) -> Iterator[Figure]:
+    number = run.scale.coap_registrations
+    filled = fill(run.folder / "registering.db", device_count=1, resource_count=1)
+    with with_coap(run, filled) as (server, fleet, _):
+        # What the first ones load is there whether more come or not.
+        fleet.ask(do="register", prefix="first", number=max(1, number // 100))
+        before = resident_bytes(server.pid)
+        answer = fleet.ask(do="register", prefix="all", number=number)
+        grown = resident_bytes(server.pid) - before
+        listed = directory(server, filled.key)
+    mine = [name for name in listed if name.startswith("all-")]
+    missing = number - len(set(mine)) + len(mine) - len(set(mine)) + answer["refused"]
+    what = f"{number} devices registering at once"
+    yield Figure(NAME, f"{what}: missing or twice", missing, "", at_most(0), {"places": answer["places"]})
+    yield Figure(NAME, f"{what}: time", answer["seconds"], "s", sides={"sent again": answer["sent_again"]})
+    yield Figure(NAME, "memory of a registered device", max(grown, 1) / number / 1024, "KiB", at_most(20))
+
+
+class Log:
+    """The length of the application's log, on disk."""
+
+    def __init__(self, database: Path, key: str) -> None:
+        self._database = database
+        self._app_id = key.split("_")[1]
+
+    def __len__(self) -> int:
+        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=30)) as connection:
+            row = connection.execute("SELECT last_seq FROM logs WHERE app_id = ?", [self._app_id]).fetchone()
+        return int(row[0])
+
+
+@contextmanager
+def with_coap(run: Run, filled: Filled) -> Iterator[tuple[Server, Program, Log]]:
+    """A mirror with a CoAP port, the program of the devices, and the log."""
+    port = free_port()
+    options = ("--simulate", "0", "--coap", f"127.0.0.1:{port}")
+    with ExitStack() as stack:
+        server = stack.enter_context(mirror(run, filled, run.cores.one, *options))
+        fleet = stack.enter_context(program("coap_devices.py", str(port), folder=run.folder, cores=run.cores.client))
+        yield server, fleet, Log(run.folder / f"mirror-{server.port}.db", filled.key)
+
+
+def subscribe(server: Server, key: str) -> None:
+    rules = [{"endpoint-name": "notifying-*", "resource-path": [_PATH]}]
+    answer = httpx.put(f"{server.url}/v2/subscriptions", json=rules, headers=authorized(key))
+    answer.raise_for_status()
+
+
+def notification_rate(fleet: Program, log: Log, seconds: float) -> float:
+    """Notifications a second, on disk, with some always on their way."""
+    began, before, sent = time.perf_counter(), len(log), 0
+    while (now := time.perf_counter()) - began < seconds:
+        if sent - (len(log) - before) < _ON_THE_WAY:
+            sent += fleet.ask(do="notify", number=_BURST)["sent"]
+    arrived = len(log) - before
+    rate = arrived / (now - began)
+    settle(log, before + sent)
+    return rate
+
+
+def settle(log: Log, expected: int) -> int:
+    """How many entries are missing when no more come."""
+    length, since = len(log), time.monotonic()
+    while length < expected and time.monotonic() - since < _QUIET_SECONDS:
+        time.sleep(0.01)
+        now = len(log)
+        if now > length:
+            length, since = now, time.monotonic()
+    return expected - length
+
+
+def lost_at(fleet: Program, log: Log, rate: float, seconds: float) -> int:
+    """How many of so many a second never come into the log."""
+    before = len(log)
+    sent = fleet.ask(do="notify", number=int(rate * seconds), rate=rate)["sent"]
+    return settle(log, before + sent)
+
+
+def read_ratio(run: Run, server: Server, key: str) -> Figure:
+    """A read by async-id, until its answer came by a poll: of a device over CoAP, of a simulated one."""
+    with httpx.Client(base_url=server.url, headers=authorized(key), timeout=60) as client:
+        simulated = add_device(server.url, key)
+        listed = client.get("/v3/devices", params={"filter": "endpoint_name__eq=notifying-0"}).raise_for_status()
+        real = listed.json()["data"][0]["id"]
+        numbers = count()
+
+        def read(device_id: str) -> float:
+            began = time.perf_counter()
+            for _ in range(run.scale.calls):
+                read_once(client, device_id, f"read-{next(numbers)}")
+            return 1000 * (time.perf_counter() - began) / run.scale.calls
+
+        samples = alternate({"CoAP": partial(read, real), "simulated": partial(read, simulated)}, run.scale.rounds)
+    return ratio(NAME, "read by async-id, CoAP / simulated", samples, "CoAP", "simulated", "ms", at_most(2.5))
+
+
+def read_once(client: httpx.Client, device_id: str, async_id: str) -> None:
+    body = {"method": "GET", "uri": _PATH}
+    client.post(f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body).raise_for_status()
+    while True:
+        answer = client.get("/v2/notification/pull", params={"hold": 30}).raise_for_status()
+        answers = answer.json().get("async-responses", []) if answer.content else []
+        for each in answers:
+            if each["id"] == async_id:
+                if each["status"] != 200:
+                    raise ChildFailed(f"a read was answered {each}")
+                return
+
+
+def beside(run: Run, server: Server, filled: Filled, fleet: Program) -> Figure:
+    """E1 alone, and while devices notify."""
+    requests = object_requests(filled)[:_REQUESTS]
+
+    def while_they_notify() -> float:
+        fleet.tell(do="notify", number=int(_BESIDE_RATE * (run.scale.seconds + 1)), rate=_BESIDE_RATE)
+        rate = run.rate(server, requests)
+        fleet.hear()
+        return rate
+
+    samples = alternate({"alone": partial(run.rate, server, requests), "beside": while_they_notify}, run.scale.rounds)
+    what = f"E1 beside {_BESIDE_RATE} notifications a second / alone"
+    return ratio(NAME, what, samples, "beside", "alone", "/s", at_least(0.85))
+
+
+def directory(server: Server, key: str) -> list[str]:
+    """The endpoint names of all registered devices."""
+    names: list[str] = []
+    with httpx.Client(base_url=server.url, headers=authorized(key), timeout=60) as client:
+        query: dict[str, str] = {"limit": "1000"}
+        while True:
+            page = client.get("/v3/devices", params=query).raise_for_status().json()
+            names += [each["endpoint_name"] for each in page["data"]]
+            if not page["has_more"]:
+                return names
+            query["after"] = page["data"][-1]["id"]
+
+
+def authorized(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}

@@ -1,0 +1,147 @@
+"""A LwM2M client of another author: it registers, is asked and told, and its service is killed and comes back."""
+
+from __future__ import annotations
+
+import select
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
+if shutil.which("npm") is None:
+    pytest.skip("installs a client of another author: needs npm", allow_module_level=True)
+
+from process_server import Application, ServerProcess, decoded, wait_until
+
+pytestmark = pytest.mark.process
+
+SOURCES = Path(__file__).parent / "foreign_device"
+TEMPERATURE, UNITS, RESET = "/3303/0/5700", "/3303/0/5701", "/3303/0/5605"
+SWITCH = "/3311/0/5850"
+
+
+class ForeignDevice:
+    """A device of coap-node in a process of its own."""
+
+    def __init__(self, folder: Path, name: str, port: int) -> None:
+        self._process = subprocess.Popen(
+            ["node", "device.js", name, str(port)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+
+    def hear(self, seconds: float = 20) -> str:
+        """The next line it writes."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        assert ready, f"no line within {seconds} s"
+        return self._process.stdout.readline().rstrip("\n")
+
+    def does(self, command: str) -> str:
+        self.tell(command)
+        return self.hear()
+
+    def close(self) -> None:
+        self._process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client, as its lock file says."""
+    folder = tmp_path_factory.mktemp("foreign") / "device"
+    shutil.copytree(SOURCES, folder)
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
+    return folder
+
+
+def free_udp_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def coap_port() -> int:
+    return free_udp_port()
+
+
+@pytest.fixture
+def server(start_server, coap_port: int) -> ServerProcess:
+    made: ServerProcess = start_server("--coap", f"127.0.0.1:{coap_port}")
+    return made
+
+
+@pytest.fixture
+def device(installed: Path, server: ServerProcess, coap_port: int) -> Iterator[ForeignDevice]:
+    made = ForeignDevice(installed, "foreign", coap_port)
+    yield made
+    made.close()
+
+
+def device_id_of(application: Application, name: str) -> str:
+    listed = application.json("GET", "/v3/devices")["data"]
+    return next(str(each["id"]) for each in listed if each["endpoint_name"] == name)
+
+
+def paths(application: Application, device_id: str) -> set[str]:
+    return {each["resource_path"] for each in application.json("GET", f"/v3/devices/{device_id}/echo")["resources"]}
+
+
+def answer(application: Application, device_id: str, async_id: str, **body: str) -> dict[str, object]:
+    """What came of a request."""
+    application.json("POST", f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
+    response: dict[str, object] = application.response(async_id)
+    return response
+
+
+def told(application: Application) -> list[str]:
+    """The values that came as notifications."""
+    return [decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"]
+
+
+def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(
+    server: ServerProcess, device: ForeignDevice
+) -> None:
+    application = server.application()
+
+    assert device.does("register") == "register 2.01"
+    device_id = device_id_of(application, "foreign")
+    # It registers object instances, and tells their resources when it is asked.
+    wait_until(lambda: {TEMPERATURE, UNITS, RESET, SWITCH} <= paths(application, device_id), "what it was asked for")
+
+    read = answer(application, device_id, "read", method="GET", uri=TEMPERATURE)
+    assert (read["status"], decoded(str(read["payload"]))) == (200, "21")
+    assert answer(application, device_id, "write", method="PUT", uri=SWITCH, **{"payload-b64": "MQ=="})["status"] == 200
+    assert decoded(str(answer(application, device_id, "written", method="GET", uri=SWITCH)["payload"])) == "1"
+    refused = answer(application, device_id, "refused", method="PUT", uri=TEMPERATURE, **{"payload-b64": "MQ=="})
+    assert (refused["status"], refused["error"]) == (400, "METHOD_NOT_ALLOWED")
+    # With a content format it would take it for a creation, and end.
+    assert answer(application, device_id, "execute", method="POST", uri=RESET)["status"] == 200
+    assert device.hear() == "executed"
+
+    application.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
+    wait_until(lambda: application.resource(device_id, TEMPERATURE)["subscribed"], "the subscription")
+    assert device.does("set 22.5") == "set"
+    wait_until(lambda: "22.5" in told(application), "its notification")
+
+    server.kill()
+    server.start()
+
+    assert device.does("update 200") == "update 2.04"
+    assert device.does("set 23.5") == "set"
+    wait_until(lambda: "23.5" in told(application), "its notification after the kill")
+    assert device.does("leave") == "leave 2.02"
+    assert "de-registrations" in [kind for kind, _ in application.entries()]
+    assert "Traceback" not in server.stderr

@@ -1,0 +1,121 @@
+"""How a device is connected, as the client tells it, and what an explanation makes of it."""
+
+import json
+
+import httpx
+import pytest
+from changed_answers import answer_with
+
+from mirror_sdk import NotFound
+from mirror_sdk.wire.directory import DeviceConnection
+
+TEMPERATURE = "/3303/0/5700"
+RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
+OVER_DTLS = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "UQ", "address": "[2001:db8::1]:40000"}
+
+
+@pytest.fixture
+def device_id(bench):
+    return bench.add_device("sensor-1", RESOURCES)
+
+
+@pytest.fixture
+def telling(client_over):
+    """Makes clients of a service that tells this of every connection, beside what it knows."""
+
+    def change(told):
+        def add(request, answer):
+            if not request.url.path.endswith("/connection"):
+                return answer
+            return answer_with(answer, json.dumps(answer.json() | told).encode())
+
+        return client_over(add)
+
+    return change
+
+
+def test_a_simulated_device(client, bench, device_id):
+    found = client.get_connection(device_id)
+    assert (found.protocol, found.way, found.reachable) == ("simulated", "simulated", True)
+    assert (found.lifetime_seconds, found.lwm2m_version, found.address) == (86400, None, None)
+    assert found.last_contact_at == bench.get_clock()
+    assert repr(found) == "<DeviceConnection simulated, reachable, last contact 2026-01-05 08:00:00.000>"
+
+
+def test_a_device_that_is_cut_off_is_not_reachable(client, bench, device_id):
+    bench.set_online(device_id, False)
+    assert not client.get_connection(device_id).reachable
+    bench.set_online(device_id, True)
+    assert client.get_connection(device_id).reachable
+
+
+def test_a_real_device_is_shown_in_words(telling, device_id):
+    found = telling(OVER_DTLS).get_connection(device_id)
+    assert found.rows() == [
+        ("protocol", "LwM2M 1.1 over CoAP with DTLS"),
+        ("binding", "UQ"),
+        ("can be reached", "now"),
+        ("lifetime", "86400 s"),
+        ("registered until (UTC)", "2026-01-06 08:00:00.000"),
+        ("last contact (UTC)", "2026-01-05 08:00:00.000"),
+        ("address", "[2001:db8::1]:40000"),
+    ]
+    shown = found._repr_html_()
+    assert "LwM2M 1.1 over CoAP with DTLS" in shown
+    assert "[2001:db8::1]:40000" in shown
+
+
+@pytest.mark.parametrize(
+    ("protocol", "version", "way"),
+    [
+        ("coap", "1.0", "LwM2M 1.0 over CoAP"),
+        ("coaps", None, "LwM2M over CoAP with DTLS"),
+        ("simulated", None, "simulated"),
+        ("smoke signals\x1b[2J", "1.1", r"smoke signals\x1b[2J"),
+        (None, None, ""),
+    ],
+)
+def test_the_protocols_in_words(protocol, version, way):
+    found = DeviceConnection(
+        device_id="d1",
+        protocol=protocol,
+        lwm2m_version=version,
+        reachable=True,
+        lifetime_seconds=60,
+        last_contact_at="2026-01-05T08:00:00Z",
+    )
+    assert found.way == way
+
+
+def test_an_explanation_tells_by_which_way_a_value_came_and_from_where(telling, device_id):
+    client = telling(OVER_DTLS)
+    client.read_value(device_id, TEMPERATURE)
+    why = client.explain(device_id, TEMPERATURE).why
+    assert "It came by LwM2M 1.1 over CoAP with DTLS: a read brought it." in why
+    assert "The device speaks LwM2M 1.1 over CoAP with DTLS; its messages come from [2001:db8::1]:40000." in why
+
+
+def test_an_explanation_for_who_may_not_know_the_address_does_without(telling, device_id):
+    client = telling(OVER_DTLS | {"address": None, "protocol": "coap"})
+    assert "The device speaks LwM2M 1.1 over CoAP." in client.explain(device_id, TEMPERATURE).why
+
+
+def test_an_explanation_of_a_simulated_device_says_nothing_of_it(client, device_id):
+    client.read_value(device_id, TEMPERATURE)
+    told = str(client.explain(device_id, TEMPERATURE))
+    assert "It came so: a read brought it." in told
+    assert "speaks" not in told
+
+
+def test_a_service_that_does_not_tell(client_over, device_id):
+    def unknown(request, answer):
+        if request.url.path.endswith("/connection"):
+            body = {"object": "error", "code": 404, "type": "not_found", "message": "no such path"}
+            return httpx.Response(404, json=body)
+        return answer
+
+    client = client_over(unknown)
+    with pytest.raises(NotFound):
+        client.get_connection(device_id)
+    client.read_value(device_id, TEMPERATURE)
+    assert "It came so: a read brought it." in str(client.explain(device_id, TEMPERATURE))

@@ -1,0 +1,160 @@
+"""A device made of a plain socket, and a handler that writes down what it hears, for the tests of CoAP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from udp_relay import UdpRelay
+
+from mirror_server.devices.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
+from mirror_server.devices.lwm2m.coap.messages import Message, Option, Type, code_number, decode, uint_option
+from mirror_server.devices.lwm2m.exchange import Notification, Peer, Request, Response
+
+QUICK = Tuning(ack_timeout_seconds=0.05, separate_response_seconds=0.3, empty_ack_seconds=0.05, answer_seconds=5)
+READ = Request("GET", "/3303/0/5700", accept=0)
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop of its own, for half a minute at most."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 30))
+
+    return run
+
+
+class Registry:
+    """A handler that writes down what it hears, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Peer, Request]] = []
+        self.notifications: list[Notification] = []
+        self.known_tokens: set[bytes] = set()
+        self.ended: list[Peer] = []
+        self.respond: Callable[[Request], Awaitable[Response]] = self._created
+
+    async def answer(self, peer: Peer, request: Request) -> Response:
+        self.requests.append((peer, request))
+        return await self.respond(request)
+
+    def notified(self, notification: Notification) -> bool:
+        self.notifications.append(notification)
+        return notification.token in self.known_tokens
+
+    def session_ended(self, peer: Peer) -> None:
+        self.ended.append(peer)
+
+    async def _created(self, _request: Request) -> Response:
+        return Response("2.01", location=("rd", "1"))
+
+
+class Device:
+    """A plain socket that sends and receives bytes."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self.server = server
+
+    @property
+    def peer(self) -> Peer:
+        host, port, *_ = self._socket.getsockname()
+        return Peer(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, message: Message | bytes) -> None:
+        self._socket.sendto(message if isinstance(message, bytes) else message.encode(), self.server)
+
+    async def receive(self) -> Message:
+        datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65_535), 5)
+        return decode(datagram)
+
+    async def hears_nothing(self) -> bool:
+        """Whether nothing comes, not even after a message that is answered at once."""
+        self.send(Message(Type.CONFIRMABLE, 0, 0x7777))
+        return (await self.receive()).message_id == 0x7777
+
+    def answer(self, asked: Message, code: str, payload: bytes = b"", *options: tuple[int, bytes]) -> None:
+        """Answer with the acknowledgement."""
+        message = Message(
+            Type.ACKNOWLEDGEMENT, code_number(code), asked.message_id, asked.token, list(options), payload
+        )
+        self.send(message)
+
+    async def serve(self, *answers: tuple[str, bytes, tuple[tuple[int, bytes], ...]]) -> list[Message]:
+        """Answer one request after the other; gives the requests."""
+        asked = []
+        for code, payload, options in answers:
+            asked.append(await self.receive())
+            self.answer(asked[-1], code, payload, *options)
+        return asked
+
+
+@asynccontextmanager
+async def speaking(
+    handler: Registry | None = None, host: str = "127.0.0.1", tuning: Tuning = QUICK, limits: Limits | None = None
+) -> AsyncIterator[tuple[CoapEndpoint, Device]]:
+    """An endpoint, and a device that knows its address."""
+    endpoint = await listen(handler or Registry(), coap=(host, 0), tuning=tuning, limits=limits or Limits())
+    assert endpoint.coap_address is not None
+    device = Device(endpoint.coap_address)
+    try:
+        yield endpoint, device
+    finally:
+        device.close()
+        await endpoint.close()
+
+
+@asynccontextmanager
+async def relayed(endpoint: CoapEndpoint, device: Device) -> AsyncIterator[UdpRelay]:
+    """A relay between the device and the endpoint."""
+    assert endpoint.coap_address is not None
+    async with UdpRelay(endpoint.coap_address) as relay:
+        device.server = relay.address
+        yield relay
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def registered(device: Device, registry: Registry) -> Peer:
+    """Let a device register; gives what the endpoint knows it by."""
+    device.send(registration(message_id=60_000))
+    await device.receive()
+    return registry.requests[-1][0]
+
+
+def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:
+    """A message that is to be acknowledged."""
+    return Message(Type.CONFIRMABLE, code_number(code), message_id, token, **more)
+
+
+def registration(message_id: int = 1, payload: bytes = b"</3/0>", **more: Any) -> Message:
+    """A registration as a device sends it."""
+    options = [
+        (Option.URI_PATH, b"rd"),
+        uint_option(Option.CONTENT_FORMAT, 40),
+        (Option.URI_QUERY, b"ep=boiler"),
+        (Option.URI_QUERY, b"lt=300"),
+    ]
+    return confirmable("0.02", message_id, options=options + more.pop("options", []), payload=payload, **more)
+
+
+def notification(
+    message_id: int, token: bytes, sequence: int, payload: bytes, kind: Type = Type.NON_CONFIRMABLE
+) -> Message:
+    """A notification of an observation."""
+    return Message(kind, code_number("2.05"), message_id, token, [uint_option(Option.OBSERVE, sequence)], payload)

@@ -1,0 +1,71 @@
+"""Devices of ours on a loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from mirror_server.devices.lwm2m_client.resources import DeviceResource
+
+T = TypeVar("T")
+
+LIMIT_SECONDS = 10
+
+
+def until(condition: Callable[[], T]) -> T:
+    """Wait until something is so; gives what it is."""
+    ends_at = time.monotonic() + LIMIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < ends_at, "it did not come to be"
+        time.sleep(0.005)
+    return found
+
+
+class DeviceSide:
+    """Where the devices live; what is asked of them is done on their loop."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="devices", daemon=True)
+        self._thread.start()
+        self.devices: list[Any] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT_SECONDS)
+
+    def call(self, act: Callable[..., T], *arguments: Any) -> T:
+        async def called() -> T:
+            return act(*arguments)
+
+        return self.run(called())
+
+    def device(self, name: str = "sensor-1", *resources: Any, **options: Any) -> Any:
+        """A device that is not registered yet; a thermometer with a switch where no resources are given."""
+        from mirror_server.devices.lwm2m_client.device import LwM2MDevice  # noqa: PLC0415 - needs an extra
+
+        usual = (
+            DeviceResource("/3/0/4", on_execute=lambda _: None, observable=False),
+            DeviceResource("/3303/0/5700", 21.5),
+            DeviceResource("/3311/0/5850", False, writable=True),
+            DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
+        )
+
+        scheme = "coaps" if "key" in options else "coap"
+
+        async def made() -> Any:
+            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or usual, **options)
+
+        device = self.run(made())
+        self.devices.append(device)
+        return device
+
+    def close(self) -> None:
+        for device in self.devices:
+            self.run(device.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT_SECONDS)
+        self._loop.close()

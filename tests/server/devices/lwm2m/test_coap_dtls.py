@@ -1,0 +1,320 @@
+"""Devices behind DTLS: who comes in, as whom, and what becomes of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
+pytest.importorskip("DTLSSocket", reason="speaks DTLS: needs the extra lwm2m-dtls")
+
+from coap_device import QUICK, READ, Registry, in_loop, notification, registration, until
+from dtls_device import DtlsDevice
+from udp_relay import UdpRelay, drop
+
+from mirror_server.devices.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen
+from mirror_server.devices.lwm2m.coap.messages import Message, Type, code_number
+from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
+
+KEY = bytes(range(16))
+OTHER_KEY = bytes(range(16, 32))
+KEYS = {"boiler": KEY, "pump": OTHER_KEY}
+
+
+@asynccontextmanager
+async def serving(
+    registry: Registry | None = None,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+    keys: Callable[[str], bytes | None] = KEYS.get,
+) -> AsyncIterator[tuple[CoapEndpoint, Callable[..., DtlsDevice]]]:
+    """An endpoint with DTLS, and what makes devices for it."""
+    endpoint = await listen(registry or Registry(), coaps=(host, 0), keys=keys, tuning=QUICK, limits=limits or Limits())
+    assert endpoint.coaps_address is not None
+    port = endpoint.coaps_address[1]
+    made: list[DtlsDevice] = []
+
+    def device(identity: str = "boiler", key: bytes = KEY) -> DtlsDevice:
+        made.append(DtlsDevice(("127.0.0.1", port), identity, key))
+        return made[-1]
+
+    try:
+        yield endpoint, device
+    finally:
+        for each in made:
+            each.close()
+        await endpoint.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+@in_loop
+async def test_a_device_registers_and_is_asked_with_its_identity(host: str) -> None:
+    registry = Registry()
+    async with serving(registry, host) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.send(registration())
+        assert (await device.receive()).code == code_number("2.01")
+        peer = Peer(device.address, is_secure=True, identity="boiler")
+        assert [who for who, _ in registry.requests] == [peer]
+        reading = asyncio.ensure_future(endpoint.request(peer, READ))
+        asked = await device.receive()
+        device.send(Message(Type.ACKNOWLEDGEMENT, code_number("2.05"), asked.message_id, asked.token, payload=b"1"))
+        assert (await reading).payload == b"1"
+        assert (endpoint.counts.handshakes, endpoint.counts.sessions) == (1, 1)
+
+
+@in_loop
+async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        assert not await new_device("stranger").connect()
+        assert endpoint.counts.handshake_failures == 1
+        assert (registry.requests, endpoint.counts.sessions) == ([], 0)
+        assert KEY.hex() not in caplog.text
+        assert KEY.hex() not in repr(vars(endpoint))
+
+
+@in_loop
+async def test_a_wrong_key_stays_out_and_is_counted() -> None:
+    async with serving(limits=Limits(handshake_seconds=0.1)) as (endpoint, new_device):
+        assert not await new_device("boiler", OTHER_KEY).connect()
+        await until(lambda: endpoint.counts.handshake_failures == 1)
+        device = new_device()
+        assert await device.connect()
+        assert endpoint.counts.sessions == 1
+
+
+@pytest.mark.parametrize("key", [bytes(17), bytes(64), bytes(100_000), b""])
+@in_loop
+async def test_a_key_that_the_library_cannot_hold_keeps_its_device_out(key: bytes) -> None:
+    async with serving(keys=lambda _identity: key) as (endpoint, new_device):
+        assert not await new_device("boiler", KEY).connect()
+        assert endpoint.counts.handshake_failures == 1
+
+
+@in_loop
+async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() -> None:
+    failures = [OSError("the disk is full")]
+
+    def keys(identity: str) -> bytes | None:
+        if failures:
+            raise failures.pop()
+        return KEYS.get(identity)
+
+    async with serving(keys=keys) as (endpoint, new_device):
+        assert not await new_device().connect()
+        assert await new_device().connect()
+        assert endpoint.counts.handshakes == 1
+
+
+@in_loop
+async def test_an_identity_that_is_no_text_stays_out() -> None:
+    async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
+        device = new_device()
+        device._identity = b"\xff\xfe"
+        device._keys = {b"\xff\xfe": KEY}
+        device.restart()
+        assert not await device.connect()
+        assert endpoint.counts.handshake_failures == 1
+
+
+@in_loop
+async def test_a_device_that_was_started_anew_gets_in_from_the_same_port() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.send(registration())
+        await device.receive()
+        peer = registry.requests[0][0]
+        waiting = asyncio.ensure_future(endpoint.request(peer, READ))
+        await device.receive()
+        device.restart()
+        assert await device.connect()
+        with pytest.raises(Unreachable, match="session ended"):
+            await waiting
+        assert registry.ended == [peer]
+        device.send(registration())
+        await device.receive()
+        assert [who for who, _ in registry.requests] == [peer, peer]
+        assert endpoint.counts.duplicates == 0
+        assert endpoint.counts.sessions == 1
+
+
+@in_loop
+async def test_another_device_on_the_same_port_is_somebody_else() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.send(registration())
+        await device.receive()
+        boiler = registry.requests[0][0]
+        device._identity, device._keys = b"pump", {b"pump": OTHER_KEY}
+        device.restart()
+        assert await device.connect()
+        device.send(registration())
+        await device.receive()
+        assert registry.requests[1][0] == Peer(device.address, is_secure=True, identity="pump")
+        with pytest.raises(Unreachable):
+            await endpoint.request(boiler, READ)
+
+
+@in_loop
+async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_end() -> None:
+    registry = Registry()
+    async with serving(registry, limits=Limits(sessions_of_identity=2)) as (endpoint, new_device):
+        devices = [new_device() for _ in range(3)]
+        assert [await device.connect() for device in devices] == [True] * 3
+        await devices[0].closed()
+        assert registry.ended == [Peer(devices[0].address, is_secure=True, identity="boiler")]
+        assert endpoint.counts.sessions == 2
+
+
+@in_loop
+async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one() -> None:
+    async with serving(limits=Limits(sessions=2), keys=lambda _identity: KEY) as (endpoint, new_device):
+        first, second, third = new_device("1"), new_device("2"), new_device("3")
+        assert await first.connect()
+        assert await second.connect()
+        first.send(registration())
+        await first.receive()
+        assert await third.connect()
+        await second.closed()
+        first.send(registration(message_id=2))
+        assert (await first.receive()).code == code_number("2.01")
+        assert endpoint.counts.sessions == 2
+
+
+@in_loop
+async def test_a_revoked_key_ends_its_sessions() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device, pump = new_device(), new_device("pump", OTHER_KEY)
+        assert await device.connect()
+        assert await pump.connect()
+        endpoint.end_sessions("boiler")
+        endpoint.end_sessions("nobody")
+        await device.closed()
+        peer = Peer(device.address, is_secure=True, identity="boiler")
+        assert registry.ended == [peer]
+        with pytest.raises(Unreachable, match="DTLS session is gone"):
+            await endpoint.request(peer, READ)
+        pump.send(registration())
+        assert (await pump.receive()).code == code_number("2.01")
+
+
+@in_loop
+async def test_a_device_that_says_goodbye_is_unreachable() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.say_goodbye()
+        await until(lambda: bool(registry.ended))
+        assert endpoint.counts.sessions == 0
+
+
+@in_loop
+async def test_bytes_beside_a_session_do_not_end_it() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        for junk in (
+            b"",
+            b"\x16",
+            bytes(50),
+            registration().encode(),
+            b"\x15\xfe\xfd\x00\x00\x00\x00\x00\x00\x00\x09\x00\x02\x02\x28",  # a fatal alert, in plain
+            b"\x16\xfe\xfd\x00\x00\x00\x00\x00\x00\x00\x09\x00\x0c\x10" + bytes(11),  # a handshake message, in plain
+            b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32),  # data with a wrong sum
+            b"\x14\xfe\xfd\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x01\x01",
+        ):
+            device.send_raw(junk)
+        device.send(registration())
+        assert (await device.receive()).code == code_number("2.01")
+        assert (registry.ended, endpoint.counts.sessions, len(registry.requests)) == ([], 1, 1)
+
+
+@in_loop
+async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit() -> None:
+    async with serving(limits=Limits(handshakes=5)) as (endpoint, new_device):
+        strangers = [new_device("stranger") for _ in range(20)]
+        for stranger in strangers:
+            stranger._connection = stranger._context.connect("::1", 1)
+            await stranger._read()  # proves its address, and says no more
+        await until(lambda: endpoint.counts.handshake_failures == 15)
+        assert await new_device().connect()
+
+
+@pytest.mark.parametrize("lost", [2, 4, 5])
+@in_loop
+async def test_a_handshake_gets_through_losses(lost: int) -> None:
+    async with serving() as (endpoint, new_device):
+        assert endpoint.coaps_address is not None
+        async with UdpRelay(endpoint.coaps_address, drop("down", lost)) as relay:
+            device = new_device()
+            device.server = relay.address
+            assert await device.connect()
+            assert endpoint.counts.sessions == 1
+
+
+@in_loop
+async def test_notifications_come_with_the_identity_and_unknown_ones_are_reset() -> None:
+    registry = Registry()
+    async with serving(registry) as (_, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.send(notification(9, b"\x01\x02", 3, b"1"))
+        answer = await device.receive()
+        assert (answer.type, answer.message_id) == (Type.RESET, 9)
+        assert registry.notifications[0].peer.identity == "boiler"
+
+
+@in_loop
+async def test_without_dtlssocket_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "DTLSSocket", None)
+    with pytest.raises(CannotListen, match="lwm2m-dtls"):
+        await listen(Registry(), coap=("127.0.0.1", 0), coaps=("127.0.0.1", 0))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
+@in_loop
+async def test_openssl_comes_in_with_the_key_and_not_without() -> None:
+    registry = Registry()
+    async with serving(registry, "0.0.0.0") as (endpoint, _):
+        assert endpoint.coaps_address is not None
+        port = endpoint.coaps_address[1]
+        answer = await openssl(port, "boiler", KEY, registration(message_id=0x1234).encode())
+        assert answer.startswith(b"\x61\x41\x12\x34\x01")
+        assert await openssl(port, "stranger", KEY, registration().encode()) == b""
+        assert [(who.identity, request.path) for who, request in registry.requests] == [("boiler", "/rd")]
+
+
+async def openssl(port: int, identity: str, key: bytes, message: bytes) -> bytes:
+    """Send a message with OpenSSL's own client; gives what it was answered."""
+    client = await asyncio.create_subprocess_exec(
+        *["openssl", "s_client", "-dtls1_2", "-quiet", "-connect", f"127.0.0.1:{port}", "-psk_identity", identity],
+        *["-psk", key.hex(), "-cipher", "PSK-AES128-CCM8"],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(message)
+    try:
+        return await asyncio.wait_for(client.stdout.read(2000), 10)
+    finally:
+        if client.returncode is None:
+            client.kill()
+        client.stdin.close()
+        await client.wait()

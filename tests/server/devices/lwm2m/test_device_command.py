@@ -1,0 +1,109 @@
+"""The command mirror-device: its errors, and a process that registers, answers and says farewell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+
+from mirror_server.devices.lwm2m_client import command
+
+LIMIT_SECONDS = 20
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--server", "http://127.0.0.1"], "write it like coap://127.0.0.1:5683"),
+        (["--server", "coap://127.0.0.1:99999"], "write it like coap://127.0.0.1:5683"),
+        (["--server", "coaps://127.0.0.1"], "MIRROR_DEVICE_PSK"),
+        (["--server", "coaps://127.0.0.1", "--psk", "secret"], "hexadecimal digits"),
+        (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--count", "2"], "a key of its own"),
+        (["--server", "coaps://127.0.0.1", "--psk", "00" * 17], "1 to 16 bytes"),
+        (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--identity", "x" * 33], "1 to 32 bytes"),
+        (["--server", "coap://127.0.0.1", "--format", "senml-json"], "add --version 1.1"),
+        (["--server", "coap://127.0.0.1", "--name", "a\nb"], "printable characters"),
+    ],
+)
+def test_what_cannot_be_is_told_with_the_cure(words: list[str], told: str) -> None:
+    ended = CliRunner().invoke(command.main, ["--name", "probe", *words])
+    assert ended.exit_code == 2
+    assert told in " ".join(ended.output.split())
+    assert "secret'" not in ended.output
+
+
+def test_without_aiocoap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
+    assert ended.exit_code == 1
+    assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
+
+
+def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:
+    port = server if isinstance(server, int) else server.getsockname()[1]
+    program = "from mirror_server.devices.lwm2m_client.command import main; main()"
+    url = f"coap://127.0.0.1:{port}"
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program, "--server", url, "--name", "probe", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"MIRROR_DEVICE_PSK": "00ff"},
+    )
+
+
+@pytest.fixture
+def server() -> socket.socket:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.settimeout(LIMIT_SECONDS)
+        yield listening
+
+
+def test_nobody_listens() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with _start(port) as process:
+        told, _ = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 1
+        assert told == f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
+
+
+def test_a_refused_registration_ends_it_with_code_and_cure(server: socket.socket) -> None:
+    with _start(server) as process:
+        request, peer = server.recvfrom(2000)
+        server.sendto(b"\x64\x83" + request[2:8], peer)
+        told, _ = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 1
+        assert told.startswith("Error: the server refused the registration with 4.03: it does not let this device in")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, number: int) -> None:
+    with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
+        request, peer = server.recvfrom(2000)
+        assert request[1] == 2
+        assert b"ep=probe" in request
+        assert b"lt=60" in request
+        assert b"</3200/0/5500>;obs;aobs=" in request
+        server.sendto(bytes.fromhex("64 41") + request[2:8] + bytes.fromhex("82 7264 01 37"), peer)
+        assert process.stdout.readline() == f"probe: registered as /rd/7 from port {peer[1]}\n"
+        # GET /3/0/1, Accept text/plain.
+        server.sendto(bytes.fromhex("41 01 0001 aa  b1 33 01 30 01 31 60"), peer)
+        assert server.recv(2000) == bytes.fromhex("61 45 0001 aa c0 ff") + b"DC-500"
+        process.send_signal(number)
+        # DELETE /rd/7.
+        farewell, _ = server.recvfrom(2000)
+        assert farewell[1] == 4
+        assert farewell[8:] == bytes.fromhex("b2 7264 01 37")
+        server.sendto(bytes.fromhex("64 42") + farewell[2:8], peer)
+        told, _ = process.communicate(timeout=LIMIT_SECONDS)
+        assert (told, process.returncode) == ("probe: deregistered\n", 0)

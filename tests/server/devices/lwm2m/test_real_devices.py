@@ -1,0 +1,349 @@
+"""Real devices through the whole server: from datagrams on a socket to what an application is told."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+
+from devices_on_loopback import DeviceSide, until
+
+from mirror_server.devices.lwm2m_client.device import RegistrationRefused
+from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
+
+TEMPERATURE = "/3303/0/5700"
+
+
+def directory(server: Any, key: str) -> dict[str, dict[str, Any]]:
+    listed = server.call(key, "GET", "/v3/devices").json["data"]
+    return {each["endpoint_name"]: each for each in listed}
+
+
+def device_id(server: Any, key: str, name: str = "sensor-1") -> str:
+    found: str = directory(server, key)[name]["id"]
+    return found
+
+
+def reported(server: Any, key: str, device: str, path: str = TEMPERATURE) -> str | None:
+    value = server.resource(key, device, path)["reported"].get("value")
+    return None if value is None else base64.b64decode(value).decode()
+
+
+def answered(server: Any, key: str, device: str, async_id: str, method: str, path: str, **body: Any) -> Any:
+    """Place a device request and wait for its answer: status and category."""
+    server.place(key, device, async_id, method, path, **body)
+    return until(lambda: server.responses(key).get(async_id))
+
+
+def test_a_device_registers_is_read_written_executed_and_leaves(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(endpoint_type="Thermometer", lifetime_seconds=300)
+    device_side.run(device.register())
+    shown = directory(real, key)["sensor-1"]
+    assert (shown["state"], shown["endpoint_type"]) == ("registered", "Thermometer")
+    mine = shown["id"]
+    assert reported(real, key, mine) is None
+    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    assert float(reported(real, key, mine) or "") == 21.5
+    assert answered(real, key, mine, "write", "PUT", "/3311/0/5851", value="55") == (200, None)
+    assert device.value("/3311/0/5851") == 55
+    assert answered(real, key, mine, "refused", "PUT", "/3311/0/5851", value="13") == (400, "BAD_VALUE")
+    assert answered(real, key, mine, "executed", "POST", "/3/0/4") == (200, None)
+    assert answered(real, key, mine, "rules", "PUT", f"{TEMPERATURE}?pmin=1&pmax=60") == (200, None)
+    assert answered(real, key, mine, "not", "PUT", TEMPERATURE, value="1") == (400, "METHOD_NOT_ALLOWED")
+    device_side.run(device.deregister())
+    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    assert "de-registrations" in real.kinds(key)
+
+
+def test_a_subscription_is_observed_and_cancelled(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.subscribe(key, mine)
+    until(lambda: real.observed(key) == [(mine, "21.5")])
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key) == [(mine, "21.5"), (mine, "22.5")])
+    assert reported(real, key, mine) == "22.5"
+    real.subscribe(key, mine, method="DELETE")
+    until(lambda: len(device.observations) == 0)
+    assert real.subscribed(key, mine) == []
+
+
+def test_resources_of_instances_are_discovered_and_shown_empty(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(link_style=LinkStyle(of="instances"))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+
+    def shown() -> list[str]:
+        return [each["resource_path"] for each in real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]]
+
+    until(lambda: sorted(shown()) == ["/3/0/4", TEMPERATURE, "/3311/0/5850", "/3311/0/5851"])
+    assert real.resource(key, mine)["reported"] == {}
+    discoveries = [request for request in device.requests if request.accept == 40]
+    assert sorted(request.path for request in discoveries) == ["/3/0", "/3303/0", "/3311/0"]
+    device_side.run(device.update(with_links=True))
+    device_side.run(device.register())
+    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    assert len([request for request in device.requests if request.accept == 40]) == 3
+    assert sorted(shown()) == ["/3/0/4", TEMPERATURE, "/3311/0/5850", "/3311/0/5851"]
+
+
+def test_what_cannot_be_read_is_not_observed(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    real.put_rules(key, {"endpoint-name": "sensor-1"})
+    device = device_side.device(link_style=LinkStyle(of="instances"))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    until(lambda: sorted(real.subscribed(key, mine)) == [TEMPERATURE, "/3311/0/5850", "/3311/0/5851"])
+    assert "/3/0/4" not in {request.path for request in device.requests if request.accept != 40}
+
+
+def test_an_auto_observed_value_is_told_to_who_subscribed_and_the_device_is_not_asked(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key, other = real.key(), real.key()
+    device = device_side.device("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: reported(real, key, mine) == "22.5")
+    assert real.observed(key) == []
+    assert real.resource(key, mine)["reported"]["origin"] == "auto_observation"
+    real.subscribe(key, mine)
+    until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
+    device_side.call(device.set_value, TEMPERATURE, 23.5)
+    until(lambda: real.observed(key) == [(mine, "23.5")])
+    assert real.observed(other) == []
+    assert list(device.requests) == []
+
+
+def test_a_value_published_in_a_link_is_reported(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(link_style=LinkStyle(publishes_values=True))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    until(lambda: float(reported(real, key, mine) or "nan") == 21.5)
+
+
+def test_values_sent_by_themselves_are_those_of_known_resources(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(version="1.1")
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    assert device_side.run(device.send(TEMPERATURE, "/3311/0/5851")).code == "2.04"
+    until(lambda: reported(real, key, mine, "/3311/0/5851") == "40")
+    assert float(reported(real, key, mine) or "") == 21.5
+    device_side.call(device.add, DeviceResource("/3304/0/5700", 50.0))
+    assert device_side.run(device.send("/3304/0/5700")).code == "4.04"
+    assert device_side.run(device.send(TEMPERATURE, "/3304/0/5700")).code == "2.04"
+    assert "/3304/0/5700" not in {
+        each["resource_path"] for each in real.call(key, "GET", f"/v3/devices/{mine}/echo").json["resources"]
+    }
+
+
+def test_an_object_instance_is_read_whole_and_fills_its_resources(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    assert answered(real, key, mine, "read", "GET", "/3311/0") == (200, None)
+    assert (reported(real, key, mine, "/3311/0/5851"), reported(real, key, mine, "/3311/0/5850")) == ("40", "0")
+    refusal = real.place(key, mine, "other", "GET", "/3312/0")
+    assert refusal.status_code == 400
+    assert refusal.json["reason"] == "RESOURCE_NOT_FOUND"
+
+
+def test_a_simulated_device_has_no_instance_to_read(real: Any) -> None:
+    key = real.key()
+    mine = real.add_device(key, "simulated-1")
+    assert real.place(key, mine, "read", "GET", "/3303/0").status_code == 400
+
+
+def test_the_name_of_a_simulated_device_is_refused(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    mine = real.add_device(key, "sensor-1")
+    device = device_side.device()
+    with pytest.raises(RegistrationRefused, match="simulated") as caught:
+        device_side.run(device.register())
+    assert caught.value.code == "4.03"
+    assert device_id(real, key) == mine
+    assert real.place(key, mine, "read", "GET", TEMPERATURE).status_code == 202
+    assert real.responses(key)["read"] == (200, None)
+
+
+def test_a_simulated_device_does_not_take_the_name_of_a_real_one(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    refusal = real.call(key, "POST", "/sim/v1/devices", json={"endpoint_name": "sensor-1", "resources": []})
+    assert (refusal.status_code, refusal.json["fields"][0]["name"]) == (400, "endpoint_name")
+    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+    assert len(real.call(key, "GET", f"/v2/endpoints/{mine}").json) == 4
+
+
+def test_a_device_that_registers_anew_is_the_same_and_is_observed_again(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    real.put_rules(key, {"resource-path": ["/3303/*"]})
+    device = device_side.device()
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    until(lambda: real.observed(key) == [(mine, "21.5")])
+    device_side.run(device.restart())
+    assert device.registration_id != location
+    assert device_id(real, key) == mine
+    until(lambda: len(device.observations) == 1)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key)[-1] == (mine, "22.5"))
+    assert [kind for kind in real.kinds(key) if kind != "notifications"] == ["registrations"] * 2
+
+
+def test_a_shorter_list_of_links_removes_resources_and_the_mirror_keeps_them(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=300)
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    device_side.call(device.remove, TEMPERATURE)
+    device_side.run(device.update(with_links=True, lifetime_seconds=600))
+    assert TEMPERATURE not in {each["uri"] for each in real.call(key, "GET", f"/v2/endpoints/{mine}").json}
+    assert real.resource(key, mine)["reported"] == {}
+    connection = real.call(key, "GET", f"/v3/devices/{mine}/connection").json
+    assert (connection["lifetime_seconds"], connection["protocol"], connection["lwm2m_version"]) == (600, "coap", "1.0")
+    assert connection["address"] == f"127.0.0.1:{device.port}"
+
+
+def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device(lifetime_seconds=300)
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.advance(key, 299)
+    device_side.run(device.update())
+    real.advance(key, 299)
+    assert directory(real, key)["sensor-1"]["state"] == "registered"
+    real.advance(key, 2)
+    assert directory(real, key)["sensor-1"]["state"] == "deregistered"
+    real.place(key, mine, "late", "GET", TEMPERATURE)
+    with pytest.raises(RegistrationRefused) as caught:
+        device_side.run(device.update())
+    assert caught.value.code == "4.04"
+    assert not [request for request in device.requests if request.path == TEMPERATURE]
+    device_side.run(device.register())
+    assert until(lambda: real.responses(key).get("late")) == (200, None)
+
+
+def test_a_restart_of_the_service_loses_nothing(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    real.put_rules(key, {"resource-path": ["/3303/*"]})
+    device = device_side.device(
+        "sensor-1",
+        DeviceResource(TEMPERATURE, 21.5),
+        DeviceResource("/3304/0/5700", 50.0, auto_observed_token=728),
+        version="1.1",
+        queue_mode=False,
+    )
+    device_side.run(device.register())
+    mine, location = device_id(real, key), device.registration_id
+    until(lambda: real.observed(key) == [(mine, "21.5")])
+    real.restart()
+    # At once, at the address it had; the value is the one of before, so nobody is told.
+    until(lambda: sum(request.path == TEMPERATURE for request in device.requests) == 2)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key) == [(mine, "21.5"), (mine, "22.5")])
+    device_side.call(device.set_value, "/3304/0/5700", 51.0)
+    until(lambda: reported(real, key, mine, "/3304/0/5700") == "51.0")
+    device_side.run(device.update())
+    assert device.registration_id == location
+    assert [kind for kind in real.kinds(key) if kind != "notifications"] == ["registrations", "reg-updates"]
+    connection = real.call(key, "GET", f"/v3/devices/{mine}/connection").json
+    assert connection["lwm2m_version"] == "1.1"
+    assert answered(real, key, mine, "read", "GET", TEMPERATURE) == (200, None)
+
+
+def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_update(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.services.close()
+    device_side.call(device.cut_off)
+    real.open()
+    real.place(key, mine, "read", "GET", TEMPERATURE)
+    device_side.run(device.wake(from_new_port=True))
+    assert until(lambda: real.responses(key).get("read")) == (200, None)
+    assert real.call(key, "GET", f"/v3/devices/{mine}/connection").json["address"] == f"127.0.0.1:{device.port}"
+
+
+def test_in_queue_mode_commands_wait_until_the_device_wakes(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    real.put_rules(key, {"resource-path": ["/3303/*"]})
+    device = device_side.device(queue_mode=True)
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    assert directory(real, key)["sensor-1"]["queue_mode"] is True
+    until(lambda: real.observed(key) == [(mine, "21.5")])
+    real.advance(key, 94)
+    device_side.call(device.sleep)
+    requests = len(device.requests)
+    real.place(key, mine, "waits", "PUT", "/3311/0/5851", value="70")
+    assert real.call(key, "GET", f"/v3/devices/{mine}/connection").json["reachable"] is False
+    assert "waits" not in real.responses(key)
+    assert len(device.requests) == requests
+    device_side.run(device.wake(from_new_port=True, registers=True))
+    assert until(lambda: real.responses(key).get("waits")) == (200, None)
+    assert device.value("/3311/0/5851") == 70
+    until(lambda: len(device.observations) == 1)
+
+
+def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side: DeviceSide) -> None:
+    device = device_side.device()
+    device_side.run(device.register())
+    device.registration_id = "of-another"
+    with pytest.raises(RegistrationRefused) as caught:
+        device_side.run(device.update())
+    assert caught.value.code == "4.04"
+
+
+def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desired(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    tlv = {"payload-b64": base64.b64encode(bytes.fromhex("e116da01e116db37")).decode()}
+    kind = {"content-type": "application/vnd.oma.lwm2m+tlv"}
+    assert answered(real, key, mine, "write", "PUT", "/3311/0", **tlv, **kind) == (200, None)
+    assert (device.value("/3311/0/5850"), device.value("/3311/0/5851")) == (True, 55)
+    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
+    assert (base64.b64decode(desired["value"]), desired["status"]) == (b"55", 1)
+    assert real.place(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
+    tlv["payload-b64"] = base64.b64encode(bytes.fromhex("e116db0d")).decode()
+    assert answered(real, key, mine, "refused", "PUT", "/3311/0", **tlv, **kind) == (400, "BAD_VALUE")
+    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
+    assert (desired["status"], desired["category"]) == (2, "BAD_VALUE")
+
+
+def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.subscribe(key, mine)
+    until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
+    assert len(device.observations) == 0
+    device_side.call(lambda: setattr(device.resource(TEMPERATURE), "auto_observed_token", None))
+    device_side.run(device.update(with_links=True))
+    until(lambda: len(device.observations) == 1)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key)[-1:] == [(mine, "22.5")])

@@ -1,0 +1,120 @@
+"""A relay of UDP between a device and a server, which drops, repeats and reorders datagrams as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal, Self
+
+Direction = Literal["up", "down"]
+"""``up`` is from the device to the server."""
+Fate = Callable[[Direction, int, bytes], list[bytes]]
+"""What comes out for a datagram, by its direction and number from 1: nothing, itself, itself twice, another one."""
+
+
+def faithful(_direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
+    """All goes through as it came."""
+    return [datagram]
+
+
+def drop(direction: Direction, *numbers: int) -> Fate:
+    """The datagrams of these numbers are lost, from 1 for each direction."""
+    return lambda way, number, datagram: [] if way == direction and number in numbers else [datagram]
+
+
+def drop_all(direction: Direction | None = None) -> Fate:
+    """All is lost, in one direction or in both."""
+    return lambda way, _number, datagram: [] if direction in (None, way) else [datagram]
+
+
+def twice(_direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
+    """All comes twice."""
+    return [datagram, datagram]
+
+
+class Swapped:
+    """Each two datagrams of a direction come in the other order; the last of an odd number stays on its way."""
+
+    def __init__(self, direction: Direction) -> None:
+        self._direction = direction
+        self._held: bytes | None = None
+
+    def __call__(self, direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
+        """Hold each first datagram until the second came."""
+        if direction != self._direction:
+            return [datagram]
+        if self._held is None:
+            self._held = datagram
+            return []
+        held, self._held = self._held, None
+        return [datagram, held]
+
+
+class UdpRelay:
+    """Stands between devices and a server; ``fate`` may be changed at any time.
+
+    Devices speak to ``address``, and each of them reaches the server from a socket of its own. With ``new_ports`` the
+    devices come from others, as after a NAT forgot them.
+    """
+
+    def __init__(self, server: tuple[str, int], fate: Fate = faithful) -> None:
+        self.fate = fate
+        self.passed: Counter[Direction] = Counter()
+        self._server = server
+        self._upstream: dict[tuple[str, int], socket.socket] = {}
+        self._listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    async def __aenter__(self) -> Self:
+        self._listening.bind(("127.0.0.1", 0))
+        _read(self._listening, self._up)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.new_ports()
+        _close(self._listening)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the devices find the server."""
+        host, port = self._listening.getsockname()
+        return host, port
+
+    def new_ports(self) -> None:
+        """Forget the sockets to the server: each device comes from a new port with its next datagram."""
+        for upstream in self._upstream.values():
+            _close(upstream)
+        self._upstream.clear()
+
+    def _up(self, datagram: bytes, device: tuple[str, int]) -> None:
+        self.passed["up"] += 1
+        for outcome in self.fate("up", self.passed["up"], datagram):
+            self._upstream_of(device).sendto(outcome, self._server)
+
+    def _upstream_of(self, device: tuple[str, int]) -> socket.socket:
+        if device not in self._upstream:
+            upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self._upstream[device] = upstream
+            _read(upstream, lambda datagram, _server: self._down(datagram, device))
+        return self._upstream[device]
+
+    def _down(self, datagram: bytes, device: tuple[str, int]) -> None:
+        self.passed["down"] += 1
+        for outcome in self.fate("down", self.passed["down"], datagram):
+            self._listening.sendto(outcome, device)
+
+
+def _read(opened: socket.socket, received: Callable[[bytes, tuple[str, int]], None]) -> None:
+    def ready() -> None:
+        with contextlib.suppress(OSError):  # a port that is closed, told by the kernel
+            received(*opened.recvfrom(65_535))
+
+    opened.setblocking(False)
+    asyncio.get_running_loop().add_reader(opened, ready)
+
+
+def _close(opened: socket.socket) -> None:
+    asyncio.get_running_loop().remove_reader(opened)
+    opened.close()

@@ -1,0 +1,232 @@
+"""Where real devices come in: how it is written, what is refused before anything starts, and with which sentence."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import subprocess
+import sys
+from contextlib import closing
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from mirror_server.cli import main
+from mirror_server.config import ListenAddress, Settings
+from mirror_server.devices.lwm2m.exchange import CannotListen
+from mirror_server.devices.lwm2m.listening import check_listening, is_loopback
+from mirror_server.options import settings_options
+from mirror_server.services import Services
+from mirror_server.web.serve import listen
+
+HIDING = "import sys; sys.modules[{name!r}] = None; from mirror_server.cli import main; main()"
+
+
+def read(*arguments: str, **environment: str) -> Settings:
+    read_settings: list[Settings] = []
+
+    @click.command()
+    @settings_options
+    def command(**settings: object) -> None:
+        read_settings.append(Settings(**settings))
+
+    result = CliRunner().invoke(command, list(arguments), env=environment)
+    if result.exit_code:
+        raise ValueError(result.output)
+    return read_settings[0]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["run", "--port=0", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:5683", ("127.0.0.1", 5683)),
+        ("127.0.0.1", ("127.0.0.1", 5683)),
+        ("[::1]:5700", ("::1", 5700)),
+        ("[::1]", ("::1", 5683)),
+        ("[::]:0", ("::", 0)),
+        ("[fe80::1%eth0]:5683", ("fe80::1%eth0", 5683)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
+        ("localhost:0", ("localhost", 0)),
+        ("mirror.example.org", ("mirror.example.org", 5683)),
+    ],
+)
+def test_an_address_is_read_from_the_option_and_from_the_environment(text, address):
+    assert read("--coap", text).coap == read(MIRROR_COAP=text).coap == address
+    assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
+
+
+def test_without_a_port_each_has_its_own_default():
+    settings = read(MIRROR_COAP="127.0.0.1", MIRROR_COAPS="127.0.0.1")
+    assert (settings.coap.port, settings.coaps.port) == (5683, 5684)
+
+
+def test_without_the_options_no_real_device_comes():
+    settings = read()
+    assert (settings.coap, settings.coaps, settings.coap_insecure, settings.coap_awake_seconds) == (
+        None,
+        None,
+        False,
+        93,
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":5683", "::1:5683", "::1", "1.2.3.4:", "1.2.3.4:x", "coap://h", "h:1:2", "[::1", "*"]
+)
+def test_what_is_no_address_is_told_how_to_write_one(text):
+    with pytest.raises(ValueError, match=r"is no address to listen on; write it like 127\.0\.0\.1:5683 or \[::1\]"):
+        read("--coap", text)
+
+
+def test_what_is_no_port_is_told_which_are():
+    with pytest.raises(ValueError, match=r"65536 is no port; write one up to 65535, or 0 for a free one"):
+        read("--coaps", "127.0.0.1:65536")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_so"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+    ],
+)
+def test_an_address_is_loopback_if_only_this_machine_reaches_it(host, is_so):
+    assert is_loopback(ListenAddress(host, 5683)) is is_so
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
+        (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is refused: "),
+        (["--coap=127.0.0.1:5700", "--coaps=127.0.0.1:5700"], "Error: --coap and --coaps cannot both listen on "),
+        (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
+        (["--coaps=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5684: "),
+    ],
+)
+def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
+    pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
+    path = tmp_path / "mirror.db"
+    result = run(f"--database=sqlite:///{path}", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith(sentence)
+    assert result.output.count("\n") == 1
+    assert not path.exists()
+
+
+def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    beyond = ListenAddress("0.0.0.0", 5683)
+    with pytest.raises(CannotListen, match=r"let devices come with keys \(--coaps\), or say --coap-insecure"):
+        check_listening(Settings(coap=beyond))
+    check_listening(Settings(coap=beyond, coap_insecure=True))
+
+
+def test_dtls_listens_anywhere():
+    pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
+    check_listening(Settings(coaps=ListenAddress("0.0.0.0", 5684)))
+
+
+@pytest.mark.parametrize(
+    ("hidden", "option", "cure"),
+    [
+        ("aiocoap", "--coap=127.0.0.1:0", "pip install 'device-state-mirror[lwm2m]'\n"),
+        ("aiocoap", "--coaps=127.0.0.1:0", "pip install 'device-state-mirror[lwm2m]'\n"),
+        (
+            "DTLSSocket",
+            "--coaps=127.0.0.1:0",
+            "pip install 'device-state-mirror[lwm2m-dtls]'; it is built from",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named(tmp_path, hidden, option, cure):
+    pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls, to hide it")
+    arguments = ["run", "--port=0", f"--database=sqlite:///{tmp_path}/mirror.db", option]
+    ended = subprocess.run(
+        [sys.executable, "-c", HIDING.format(name=hidden), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: ")
+    assert cure in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.sqlite
+def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplog):
+    pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
+    path = tmp_path / "mirror.db"
+    path.touch(mode=0o600)
+    settings = Settings(database_url=f"sqlite:///{path}", coaps=ListenAddress("127.0.0.1", 0))
+    with caplog.at_level(logging.WARNING):
+        check_listening(settings)
+        assert not caplog.text
+        path.chmod(0o644)
+        check_listening(settings)
+    assert f"others than the owner can read the keys of devices; chmod 600 {path}" in caplog.text
+
+
+def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    url = f"sqlite:///{tmp_path}/mirror.db"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, listen("127.0.0.1", 0) as free:
+        taken.bind(("127.0.0.1", 0))
+        port, http_port = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        result = CliRunner().invoke(main, ["run", f"--port={http_port}", "--database", url, f"--coap=127.0.0.1:{port}"])
+    assert result.exit_code == 1
+    told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port"
+    assert result.output.splitlines()[-1] == told
+    assert "Serving" not in result.output
+    listen("127.0.0.1", http_port).close()
+    with closing(Services(Settings(database_url=url))) as services:
+        services.start()
+
+
+def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    settings = Settings(database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True)
+    with closing(Services(settings)) as services:
+        assert services.device_urls() == []
+        services.start()
+        (url,) = services.device_urls()
+        found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
+        assert found
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family, socket.SOCK_DGRAM) as pinging:
+                pinging.settimeout(10)
+                pinging.connect((address, int(found[1])))
+                pinging.send(b"\x40\x00\x12\x34")
+                assert pinging.recv(100) == b"\x70\x00\x12\x34", "a ping of CoAP is answered by a reset"
+    assert services.device_urls() == []
+
+
+@pytest.mark.process
+def test_a_demo_with_coap_prints_where_before_its_address_and_key():
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--devices=0", "--coap=127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--stop-with-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as demo:
+        lines = [demo.stdout.readline() for _ in range(3)]
+        demo.communicate(timeout=30)
+    assert re.fullmatch(r"# Real devices: coap://127\.0\.0\.1:[1-9]\d*\n", lines[0])
+    assert [line.partition("=")[0] for line in lines[1:]] == ["export API_HOST", "export API_KEY"]
+    assert demo.returncode == 0
