@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import databases
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from process_server import Child, answers, child_environment, read_exports, run_command, wait_until
 
-from mirror_sdk import AuthenticationError, Bench, MirrorClient
+from mirror_sdk import AuthenticationError, Bench, MirrorClient, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.recording import read_recording
 
@@ -195,6 +198,29 @@ def test_the_server_ends_with_the_program_that_started_it(end: str, tmp_path: Pa
         process.wait(20)
         wait_until(lambda: not answers(url), "the server to stop", 20)
         wait_until(lambda: not list(tmp_path.glob("mirror-demo-*")), "its folder to be removed", 20)
+
+
+def test_a_mirror_of_a_program_s_own_tells_where_real_devices_come() -> None:
+    pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+    mirror = examples.start_mirror_with_coap()
+    try:
+        assert re.fullmatch(r"coap://127\.0\.0\.1:[1-9]\d*", mirror.coap_url)
+        with mirror.client() as client:
+            assert list(client.list_devices()) == []
+            bench = Bench(client)
+            assert bench.get_clock() == bench.get_clock(), "its time stands still"
+    finally:
+        mirror.close()
+
+
+def test_without_the_extra_for_real_devices_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_sdk.lab.demo.is_installed", lambda module: module != "aiocoap")
+    with pytest.raises(DemoError) as caught:
+        examples.start_mirror_with_coap()
+    shell = InteractiveShell()
+    with capture_output() as shown:
+        shell.showtraceback((DemoError, caught.value, caught.tb))
+    assert shown.stdout == 'aiocoap is missing: pip install "device-state-mirror[lwm2m]"\n'
 
 
 def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
