@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -19,10 +20,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirror_server.devices.lwm2m.exchange import Counts
-from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store.database import Database
 from mirror_server.store.statistics import measure
+
+if TYPE_CHECKING:
+    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

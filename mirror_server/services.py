@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -14,9 +14,10 @@ from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.instants import Instant
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer
+from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
@@ -95,6 +96,7 @@ class Services:
             wake=self._wake,
             expiry_due=self._command_expires,
             under_way=self._under_way,
+            values_of=_values_of,
         )
         self.subscriptions = SubscriptionService(
             database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
@@ -275,11 +277,13 @@ class Services:
         from mirror_server.devices.lwm2m.lwm2m import LwM2MLink  # noqa: PLC0415
         from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
 
+        identities = Identities(self.database)
         return LwM2MLink(
             events=self.devices,
             database=self.database,
             clock=self.clock,
-            open_endpoint=partial(_listen, settings),
+            open_endpoint=partial(_listen, settings, identities),
+            identities=identities,
             awake_seconds=settings.coap_awake_seconds,
             limits=RegistrationLimits(
                 devices=settings.max_coap_devices,
@@ -294,10 +298,18 @@ class Services:
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
 
 
-async def _listen(settings: Settings, handler: Handler) -> Endpoint:
+def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
+    """The values in the payload of an object instance of a real device."""
+    from mirror_server.devices.lwm2m.payloads import written  # noqa: PLC0415 - as above
+
+    return written(path, content)
+
+
+async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
-    return await listen(handler, coap=settings.coap, limits=Limits(payload_bytes=settings.max_coap_payload_bytes))
+    limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+    return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
 def _begin_serving(url: str) -> Callable[[], None]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,7 @@ SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual
 DEMO_KEY_VARIABLE = "MIRROR_DEMO_KEY"
 
 _EXPORT = re.compile(rf"export ({HOST_VARIABLE}|{KEY_VARIABLE})=(\S+)")
-_REAL_DEVICES = re.compile(r"# Real devices: (coap://\S+)")
+_DEVICES = re.compile(r"# Real devices: (\S+)")
 _LOOK_SECONDS = 0.1
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 15.0
@@ -43,13 +44,12 @@ class DemoServer:
         devices: How many simulated devices there are at least.
         seed: What they are made from.
         database: The file that keeps the state for the next time; ``None`` for none.
+        coap: Whether real devices can come too, by CoAP from this machine.
         pace: How many seconds of its time pass by themselves in a second.
-        coap: Whether real devices can come over CoAP, from this machine.
         quiet: Whether its log is dropped, which is else in that of this program.
 
     Attributes:
-        coap_url: Where they come; empty where they cannot.
-        environment: ``API_HOST`` and ``API_KEY`` for programs.
+        coap_url: Where they come, ``coap://HOST:PORT``; empty where they cannot.
 
     Raises:
         DemoError: The server is not installed, or does not start.
@@ -61,8 +61,8 @@ class DemoServer:
         devices: int = 12,
         seed: int = 0,
         database: Path | None = None,
-        pace: float = 1,
         coap: bool = False,
+        pace: float = 1,
         quiet: bool = False,
     ) -> None:
         check_installed("mirror_server.cli", "uvicorn", extra="server")
@@ -118,7 +118,7 @@ class DemoServer:
         guard = threading.Timer(_READY_SECONDS, self._process.kill)
         guard.start()
         try:
-            exports = (self._export(line) for line in self._process.stdout or ())
+            exports = (_EXPORT.match(line) for line in self._lines())
             found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
         finally:
             guard.cancel()
@@ -126,10 +126,11 @@ class DemoServer:
             raise DemoError("the server did not start; 'mirror-server demo' shows why")
         return found
 
-    def _export(self, line: str) -> re.Match[str] | None:
-        if told := _REAL_DEVICES.match(line):
-            self.coap_url = told[1]
-        return _EXPORT.match(line)
+    def _lines(self) -> Iterator[str]:
+        for line in self._process.stdout or ():
+            if told := _DEVICES.match(line):
+                self.coap_url = told[1]
+            yield line
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS

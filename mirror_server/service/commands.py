@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -56,6 +56,8 @@ class CommandService:
         wake: Called with a device id when something new waits for it.
         expiry_due: Called with the instant at which a new command expires.
         under_way: Gives the numbers of the commands that devices have in hand.
+        values_of: Gives the values of resources that stand in the payload of an object instance, by their paths;
+            raises ValueError, with the reason, where it cannot be read.
         new_async_id: Makes an async-id for a request that has none.
     """
 
@@ -68,6 +70,7 @@ class CommandService:
         wake: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
         under_way: Callable[[], set[int]],
+        values_of: Callable[[str, Content], Sequence[tuple[str, Content]]],
         new_async_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._database = database
@@ -76,6 +79,7 @@ class CommandService:
         self._wake = wake
         self._expiry_due = expiry_due
         self._under_way = under_way
+        self._values_of = values_of
         self._new_async_id = new_async_id
 
     def place(self, placement: Placement) -> Future[Command]:
@@ -172,17 +176,16 @@ class CommandService:
             attempts=0,
         )
         command_id = commands.insert(session, command)
-        if request.is_write:
-            current = resources.desired(session, device_id, request.path)
+        for path, content in self._written(session, device_id, request):
             value = write_accepted(
-                current,
+                resources.desired(session, device_id, path),
                 command_id=command_id,
                 app_id=placement.app_id,
-                value=request.payload or b"",
-                content_type=request.content_type or DEFAULT_CONTENT_TYPE,
+                value=content.payload,
+                content_type=content.content_type,
                 at=now,
             )
-            resources.put_desired(session, device_id, request.path, value)
+            resources.put_desired(session, device_id, path, value)
         session.after_commit(lambda: self._expiry_due(command.expires_at))
         session.after_commit(lambda: self._wake(device_id))
         session.notify(f"{EXPIRY} {command.expires_at}")
@@ -233,10 +236,23 @@ class CommandService:
         resources.report(session, values)
 
     def _finish_write(self, session: Session, command: Command, category: str | None, now: Instant) -> None:
-        current = resources.desired(session, command.device_id, command.request.path)
-        value = write_finished(current, command_id=command.command_id, category=category, at=now)
-        if value is not None:
-            resources.put_desired(session, command.device_id, command.request.path, value)
+        for path, _ in self._written(session, command.device_id, command.request):
+            current = resources.desired(session, command.device_id, path)
+            value = write_finished(current, command_id=command.command_id, category=category, at=now)
+            if value is not None:
+                resources.put_desired(session, command.device_id, path, value)
+
+    def _written(self, session: Session, device_id: str, request: CommandRequest) -> Sequence[tuple[str, Content]]:
+        """What a write sets, by paths: one resource, or those of an object instance."""
+        if not request.is_write:
+            return ()
+        content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
+        if resources.knows_path(session, device_id, request.path):
+            return ((request.path, content),)
+        try:
+            return self._values_of(request.path, content)
+        except ValueError as error:
+            raise Refusal.of_field("payload-b64", str(error)) from error
 
 
 def reported_value(

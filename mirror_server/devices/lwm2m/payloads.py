@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
-from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, split
+from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, media_type, split
 from mirror_sdk.values.declared import Unreadable
 from mirror_sdk.values.records import is_resource
 from mirror_sdk.values.text import write_text
@@ -92,6 +92,20 @@ def contents(
     _check(path, parts)
     timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
     return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
+
+
+def written(path: str, content: Content) -> list[tuple[str, Content]]:
+    """The values that a write of an object instance gives its resources, by their paths; of each the last.
+
+    Raises:
+        BadPayload: The content type is unknown, or holds no object instance, or the payload cannot be read.
+    """
+    name = media_type(content.content_type)
+    number = next((number for number, known in CONTENT_FORMATS.items() if known == name), None)
+    if number is None:
+        raise BadPayload(f"{content.content_type} holds no object instance; take {LWM2M_TLV}")
+    told = contents(content.payload, number, path, 0)
+    return list({each.path: each.content for each in told}.items())
 
 
 def _check(path: str, parts: Sequence[Part]) -> None:

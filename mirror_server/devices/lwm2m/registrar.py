@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -33,8 +34,9 @@ from mirror_server.devices.lwm2m.registration import (
 )
 from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.devices.lwm2m.requests import shown, structured_formats
-from mirror_server.store import device_keys, devices, registrations, resources
+from mirror_server.store import device_keys, devices, registrations, resources, subscriptions
 from mirror_server.store.database import Database
+from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ _LOCATION_BYTES = 12
 """In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
 
 _MINUTE_SECONDS = 60
+_MOST_ADDRESSES = 100_000
+"""From as many addresses registrations are taken in a minute."""
+
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
 _TOO_MANY = "4.29"
@@ -105,7 +110,7 @@ class Registrar:
         self._clock = clock
         self._limits = limits
         self._greet = greet
-        # One registration of a name at a time, so that none is taken for two devices.
+        # What a device says is taken one after the other, so that none is taken for two.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
         self._lately_ends_at: Instant = 0
@@ -116,16 +121,17 @@ class Registrar:
 
     async def update(self, peer: Peer, location: str, request: Request) -> Response:
         """Take an update of a registration: ``POST /rd/{location}``."""
-        return await self._taken(peer, self._update(peer, location, request))
+        async with self._alone(location):
+            return await self._taken(peer, self._update(peer, location, request))
 
     async def deregister(self, peer: Peer, location: str) -> Response:
         """Take the end of a registration: ``DELETE /rd/{location}``."""
-        device = self._device(peer, location)
-        if device is None:
-            return _unknown()
-        self._observations.end_all(device)
-        self._registry.remove(device)
-        await asyncio.wrap_future(self._events.deregistered(device.device_id))
+        async with self._alone(location):
+            device = self._device(peer, location)
+            if device is None:
+                return _unknown()
+            self.forget(device)
+            await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
         _log.info("device %s (%s) deregistered", device.device_id, device.endpoint_name)
         return Response("2.02")
@@ -165,6 +171,14 @@ class Registrar:
         device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
         await self._keep(device)
 
+    def _lock(self, endpoint_name: str) -> asyncio.Lock:
+        return self._locks.setdefault(endpoint_name, asyncio.Lock())
+
+    def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
+        """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
+        device = self._registry.by_location(location)
+        return nullcontext() if device is None else self._lock(device.endpoint_name)
+
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
         response = await _answered(work)
         if not response.is_success:
@@ -180,8 +194,7 @@ class Registrar:
         parameters = read_registration(request.query)
         await self._check_identity(peer, parameters.endpoint_name)
         links = self._read_links(request.payload)
-        lock = self._locks.setdefault(parameters.endpoint_name, asyncio.Lock())
-        async with lock:
+        async with self._lock(parameters.endpoint_name):
             former = self._registry.by_name(parameters.endpoint_name)
             if former is None and len(self._registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
@@ -229,6 +242,8 @@ class Registrar:
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
             raise RegistrationRefused("4.03", reason) from None
+        # An operator may have given it another name since it registered.
+        former = self._registry.by_id(device_id) or former
         now = self._clock.now()
         has_changed = former is None or former.links_hash != links_hash
         device = RegisteredDevice(
@@ -316,16 +331,23 @@ class Registrar:
         device.prefix = links.prefix
         device.structured = structured_formats(device.version, links.content_formats)
         former, device.tokens = device.tokens, _tokens(links.resources)
-        for path in former.values():
-            if path not in device.tokens.values():
-                self._observations.end(device, path)
+        ended = [path for path in former.values() if path not in device.tokens.values()]
+        for path in ended:
+            self._observations.end(device, path)
         self._expect_tokens(device)
-        await self._keep(device)
+        await self._keep(device, ended)
         self._tell_published(device, links)
 
-    async def _keep(self, device: RegisteredDevice) -> None:
+    async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
+        """Store a registration, and that the device is to be asked for what it sent by itself before."""
         stored = device.to_store()
-        await asyncio.wrap_future(self._database.insist(lambda session: registrations.put(session, stored)))
+
+        def work(session: Session) -> None:
+            registrations.put(session, stored)
+            for path in no_longer_sent:
+                subscriptions.forgotten(session, stored.device_id, path)
+
+        await asyncio.wrap_future(self._database.insist(work))
 
     def forget(self, device: RegisteredDevice) -> None:
         """Let go of a device whose registration has ended."""
@@ -360,6 +382,9 @@ class Registrar:
         if now >= self._lately_ends_at:
             self._lately.clear()
             self._lately_ends_at = after_seconds(now, _MINUTE_SECONDS)
+        # Who forges addresses has any number of them.
+        if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
+            return False
         self._lately[peer.address] += 1
         return self._lately[peer.address] <= self._limits.per_minute
 

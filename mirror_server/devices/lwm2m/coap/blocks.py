@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option
 from mirror_server.devices.lwm2m.coap.settings import Limits
+from mirror_server.devices.lwm2m.exchange import Peer
 
-_Key = tuple[str, int, tuple[tuple[int, bytes], ...]]
+_Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
 
 
@@ -39,16 +40,18 @@ class Uploads:
     def __len__(self) -> int:
         return len(self._uploads)
 
-    def add(self, address: str, request: Message, block: Block) -> bytes | None:
+    def add(self, peer: Peer, request: Message, block: Block) -> bytes | None:
         """Add a block; gives the whole with the last one.
 
         Raises:
             UploadRefused: It does not follow the blocks before, or there is no room for it.
         """
         self._give_up_idle()
-        key = _key(address, request)
+        key = _key(peer, request)
         if block.number == 0:
             self._drop(key)
+            if (request.number(Option.SIZE1) or 0) > self._limits.payload_bytes:
+                raise self._too_large()
             self._uploads[key] = _Upload()
         upload = self._uploads.get(key)
         if upload is None:
@@ -71,11 +74,14 @@ class Uploads:
             raise UploadRefused("4.08", f"block {block.number} does not follow the one before")
         if len(upload.body) + len(payload) > self._limits.payload_bytes:
             self._drop(key)
-            raise UploadRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
+            raise self._too_large()
         upload.body += payload
         upload.last_block_at = self._now()
         self.held_bytes += len(payload)
         self._uploads.move_to_end(key)
+
+    def _too_large(self) -> UploadRefused:
+        return UploadRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
 
     def _make_room(self) -> None:
         """The one that waits for the longest goes first, so that who goes on gets through."""
@@ -96,5 +102,5 @@ class Uploads:
             self.held_bytes -= len(upload.body)
 
 
-def _key(address: str, request: Message) -> _Key:
-    return address, request.code, tuple(option for option in request.options if option[0] not in _PER_BLOCK)
+def _key(peer: Peer, request: Message) -> _Key:
+    return peer, request.code, tuple(option for option in request.options if option[0] not in _PER_BLOCK)

@@ -7,10 +7,10 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
+from dataclasses import replace
 
 from mirror_server.devices.lwm2m.coap.blocks import UploadRefused, Uploads
 from mirror_server.devices.lwm2m.coap.messages import (
-    CONTINUE,
     Block,
     Message,
     Option,
@@ -256,13 +256,7 @@ class CoapEndpoint:
     async def _answer_to(self, peer: Peer, message: Message) -> Message:
         block = message.block(Option.BLOCK1)
         try:
-            request = _request(message)
-            if block is not None:
-                whole = self._uploads.add(peer.address, message, block)
-                if whole is None:
-                    return _with_block(Message(Type.ACKNOWLEDGEMENT, CONTINUE, 0), block)
-                request = _request(message, whole)
-            response = _answer_message(await self._handler.answer(peer, request))
+            request = self._request(peer, message, block)
         except UploadRefused as refused:
             self.counts.refused += 1
             response = _plain(refused.code, str(refused))
@@ -272,11 +266,34 @@ class CoapEndpoint:
         except ValueError as error:
             self.counts.refused += 1
             response = _plain("4.00", str(error))
-        except Exception:
-            _log.exception("A request of %s failed", peer.address)
-            response = _plain("5.00", "the server failed")
+        else:
+            response = _plain("2.31", "") if request is None else await self._handled(peer, request)
         cut = _cut(response, message.block(Option.BLOCK2))
         return cut if block is None else _with_block(cut, block)
+
+    def _request(self, peer: Peer, message: Message, block: Block | None) -> Request | None:
+        """What a device asks; ``None`` where more blocks of it are to come.
+
+        Raises:
+            UploadRefused: The block is not taken.
+            ValueError: The path or the query is not to be understood.
+        """
+        if block is None:
+            return _request(message, message.payload)
+        request = _request(message, b"")
+        whole = self._uploads.add(peer, message, block)
+        return None if whole is None else replace(request, payload=whole)
+
+    async def _handled(self, peer: Peer, request: Request) -> Message:
+        try:
+            async with asyncio.timeout(self._tuning.answer_seconds):
+                return _answer_message(await self._handler.answer(peer, request))
+        except TimeoutError:
+            _log.warning("The request %s %r of %s took too long", request.method, request.path, peer.address)
+            return _plain("5.03", "the answer took too long")
+        except Exception:
+            _log.exception("The request %s %r of %s failed", request.method, request.path, peer.address)
+            return _plain("5.00", "the server failed")
 
     def _answered(self, peer: Peer, task: asyncio.Task[None]) -> None:
         self._answering.discard(task)
@@ -341,8 +358,8 @@ def _message(
     return message
 
 
-def _request(message: Message, payload: bytes | None = None) -> Request:
-    """A message as the request that it is.
+def _request(message: Message, payload: bytes) -> Request:
+    """A message as the request that it is, with the payload that is told.
 
     Raises:
         ValueError: Its path or its query is not to be understood.
@@ -354,7 +371,7 @@ def _request(message: Message, payload: bytes | None = None) -> Request:
         _METHODS[message.code],
         "/" + "/".join(parts),
         message.texts(Option.URI_QUERY),
-        message.payload if payload is None else payload,
+        payload,
         message.number(Option.CONTENT_FORMAT),
         message.number(Option.ACCEPT),
     )

@@ -39,7 +39,6 @@ class Option(IntEnum):
 
 
 EMPTY = 0x00
-CONTINUE = 0x5F
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF

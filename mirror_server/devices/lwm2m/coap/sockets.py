@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 import socket
+import sys
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -24,6 +25,10 @@ _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
 _DATAGRAMS_AT_ONCE = 64
 """So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
+_PASSING = (errno.EAGAIN, errno.ENOBUFS)
+"""What the kernel says when it has no room for a datagram: it is lost as on the way, and will be sent again."""
+_IP_MULTICAST_ALL = 49
+"""Linux hands on what is sent to groups that any program of the machine joined, unless it is told not to."""
 _MAPPED = "::ffff:"
 
 
@@ -116,6 +121,9 @@ class _Manager:
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
         """Hear of an error of sending, or of a port that is closed."""
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            self._counts.dropped += 1
+            return
         reason = getattr(error, "strerror", None) or str(error)
         self._receiver.failed(self._way(remote.sockaddr).peer, reason)
 
@@ -243,6 +251,8 @@ async def _bound_socket(
     try:
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        elif sys.platform == "linux":
+            opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         opened.setblocking(False)
         opened.bind(found[0][4])
         _enlarge_buffer(opened, limits.receive_buffer_bytes)
@@ -294,12 +304,19 @@ def _plain(host: str) -> str:
 
 
 def sockaddr_of(address: str) -> tuple[str, int, int, int]:
-    """The address of a :class:`Peer` as a socket of IPv6 has it."""
-    host, _, port = address.rpartition(":")
+    """The address of a :class:`Peer` as a socket of IPv6 has it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    host, _, port_text = address.rpartition(":")
+    port = int(port_text)
+    if not 0 < port < 65_536:
+        raise ValueError(f"no port: {port_text}")
     if not host.startswith("["):
-        return _MAPPED + host, int(port), 0, 0
+        return _MAPPED + host, port, 0, 0
     plain, _, scope = host[1:-1].partition("%")
-    return plain, int(port), 0, int(scope or 0)
+    return plain, port, 0, int(scope or 0)
 
 
 _MAPPED_BYTES = bytes(10) + b"\xff\xff"

@@ -210,6 +210,9 @@ class Transmission:
 
     def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
         exchange = self._waiting_for(peer, message)
+        if exchange is not None and message.unknown_critical is not None:
+            self._end(exchange, NoAnswer(f"{peer.address}: its answer holds option {message.unknown_critical}"))
+            exchange = None
         if exchange is None:
             self._unasked_received(peer, message, datagram)
             return

@@ -312,3 +312,63 @@ def test_a_stranger_cannot_update_what_is_not_registered(real: Any, device_side:
     with pytest.raises(RegistrationRefused) as caught:
         device_side.run(device.update())
     assert caught.value.code == "4.04"
+
+
+def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desired(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    tlv = {"payload-b64": base64.b64encode(bytes.fromhex("e116da01e116db37")).decode()}
+    kind = {"content-type": "application/vnd.oma.lwm2m+tlv"}
+    assert answered(real, key, mine, "write", "PUT", "/3311/0", **tlv, **kind) == (200, None)
+    assert (device.value("/3311/0/5850"), device.value("/3311/0/5851")) == (True, 55)
+    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
+    assert (base64.b64decode(desired["value"]), desired["status"]) == (b"55", 1)
+    assert real.place(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
+    tlv["payload-b64"] = base64.b64encode(bytes.fromhex("e116db0d")).decode()
+    assert answered(real, key, mine, "refused", "PUT", "/3311/0", **tlv, **kind) == (400, "BAD_VALUE")
+    desired = real.resource(key, mine, "/3311/0/5851")["desired"]
+    assert (desired["status"], desired["category"]) == (2, "BAD_VALUE")
+
+
+def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device("sensor-1", DeviceResource(TEMPERATURE, 21.5, auto_observed_token=727))
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.subscribe(key, mine)
+    until(lambda: real.subscribed(key, mine) == [TEMPERATURE])
+    assert len(device.observations) == 0
+    device_side.call(lambda: setattr(device.resource(TEMPERATURE), "auto_observed_token", None))
+    device_side.run(device.update(with_links=True))
+    until(lambda: len(device.observations) == 1)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    until(lambda: real.observed(key)[-1:] == [(mine, "22.5")])
+
+
+def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    real.put_rules(
+        key,
+        {"resource-path": ["/3311/0/5851"]},
+        {"endpoint-name": "another", "resource-path": ["/3/*"]},
+        {"resource-path": ["/3303/*"]},
+        {"resource-path": ["/3311/*"]},
+    )
+    device = device_side.device()
+    device_side.run(device.register())
+    order = ["/3311/0/5851", TEMPERATURE, "/3311/0/5850"]
+    until(lambda: len(device.requests) == 3)
+    device_side.run(device.restart())
+    until(lambda: len(device.requests) == 6)
+    assert [request.path for request in device.requests] == order * 2
+    mine = device_id(real, key)
+    until(lambda: len(real.subscribed(key, mine)) == 3)
+    real.restart()
+    until(lambda: len(device.requests) == 9)
+    assert [request.path for request in device.requests] == order * 3

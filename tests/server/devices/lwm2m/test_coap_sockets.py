@@ -1,0 +1,172 @@
+"""The sockets under CoAP: what is touched of aiocoap, addresses, and kernels that grant less."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
+
+from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
+from coap_device import QUICK, READ, Device, Registry, in_loop, notification, registration, speaking, until
+
+from mirror_server.devices.lwm2m.coap import CannotListen, Limits, listen, sockets
+from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
+
+
+def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
+    """Each name here is one that the adapter overrides, calls or is called by."""
+    made = list(inspect.signature(MessageInterfaceUDP6._create_transport_endpoint).parameters)
+    assert made == ["sock", "ctx", "log", "loop", "multicast"]
+    received = list(inspect.signature(MessageInterfaceUDP6.datagram_msg_received).parameters)
+    assert received == ["self", "data", "ancdata", "flags", "address"]
+    sent = inspect.getsource(MessageInterfaceUDP6.send)
+    assert "message.remote.pktinfo" in sent
+    assert "message.encode()" in sent
+    assert "message.remote.sockaddr" in sent
+    for told in (MessageInterfaceUDP6.datagram_errqueue_received, MessageInterfaceUDP6.error_received):
+        assert "self._ctx.dispatch_error(" in inspect.getsource(told)
+    address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
+    assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
+
+
+@in_loop
+async def test_an_answer_comes_from_the_address_that_was_spoken_to() -> None:
+    """What ``pktinfo`` is kept for: a device behind a NAT hears nobody else."""
+    registry = Registry()
+    endpoint = await listen(registry, coap=("0.0.0.0", 0), tuning=QUICK)
+    assert endpoint.coap_address is not None
+    device = Device(("127.0.0.9", endpoint.coap_address[1]))
+    device._socket.connect(device.server)
+    try:
+        device._socket.send(registration().encode())
+        await device.receive()
+        reading = asyncio.ensure_future(endpoint.request(registry.requests[0][0], READ))
+        asked = await device.receive()
+        assert asked.payload == b""
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    finally:
+        device.close()
+        await endpoint.close()
+
+
+@in_loop
+async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "has_ipv6", lambda: False)
+    registry = Registry()
+    async with speaking(registry, "127.0.0.1") as (endpoint, device):
+        device.send(registration())
+        await device.receive()
+        device.send(registration())
+        await device.receive()
+        assert registry.requests[0][0] == device.peer
+        assert endpoint.counts.duplicates == 1
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        await device.serve(("2.05", b"1", ()))
+        assert (await reading).payload == b"1"
+        with pytest.raises(Unreachable, match="no IPv6"):
+            await endpoint.request(Peer("[::1]:5683"), READ)
+        with pytest.raises(CannotListen, match="taken"):
+            await listen(Registry(), coap=endpoint.coap_address)
+    with pytest.raises(CannotListen, match="no address of this machine"):
+        await listen(Registry(), coap=("::1", 0))
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (("192.0.2.1", 0), "192.0.2.1 is no address of this machine"),
+        (("2001:db8::1", 0), "2001:db8::1 is no address of this machine"),
+        (("no.such.host.invalid", 0), "no.such.host.invalid:0 is no address of this machine"),
+    ],
+)
+@in_loop
+async def test_an_address_that_is_not_here_is_told(address: tuple[str, int], text: str) -> None:
+    with pytest.raises(CannotListen, match=text):
+        await listen(Registry(), coap=address)
+
+
+@in_loop
+async def test_what_was_opened_is_closed_when_the_second_address_is_taken() -> None:
+    async with speaking() as (endpoint, _):
+        free = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+        free.close()
+        with pytest.raises(CannotListen):
+            await listen(Registry(), coap=address, coaps=endpoint.coap_address)
+        again = await listen(Registry(), coap=address)
+        await again.close()
+
+
+@in_loop
+async def test_a_port_that_may_be_shared_elsewhere_is_not_taken_from_us() -> None:
+    """With ``SO_REUSEPORT`` a second server would get half of the devices."""
+    async with speaking() as (endpoint, _):
+        assert endpoint.coap_address is not None
+        thief = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with pytest.raises(OSError, match="in use"):
+            thief.bind(endpoint.coap_address)
+        thief.close()
+
+
+@in_loop
+async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    endpoint = await listen(Registry(), coap=("127.0.0.1", 0), limits=Limits(receive_buffer_bytes=1 << 30))
+    await endpoint.close()
+    assert "sysctl -w net.core.rmem_max=1073741824" in caplog.text
+
+
+@in_loop
+async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss() -> None:
+    """Which needs the buffer: all is sent before the loop looks at the socket once."""
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
+        if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * Limits().receive_buffer_bytes:
+            pytest.skip("the kernel grants no receive buffer of 4 MB")
+        for number in range(5_000):
+            device.send(notification(number, b"mine", number, b"21.5"))
+        await until(lambda: len(registry.notifications) == 5_000)
+        assert [told.sequence for told in registry.notifications] == list(range(5_000))
+
+
+@pytest.mark.parametrize(
+    ("sockaddr", "text"),
+    [
+        (("::ffff:192.0.2.1", 5683, 0, 0), "192.0.2.1:5683"),
+        (("2001:db8::1", 40_000, 0, 0), "[2001:db8::1]:40000"),
+        (("fe80::1", 40_000, 0, 3), "[fe80::1%3]:40000"),
+        (("::ffff:0:1", 1, 0, 0), "[::ffff:0:1]:1"),
+    ],
+)
+def test_addresses_are_told_as_people_write_them_and_read_again(sockaddr: tuple[str, int, int, int], text: str) -> None:
+    assert sockets.address_text(sockaddr) == text
+    assert sockets.sockaddr_of(text) == sockaddr
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nonsense", "192.0.2.1", "192.0.2.1:port", "[fe80::1%eth0]:1", "[::1]:99999999"]
+)
+@in_loop
+async def test_an_address_that_is_none_is_unreachable(address: str) -> None:
+    async with speaking() as (endpoint, _):
+        with pytest.raises(Unreachable):
+            await endpoint.request(Peer(address), Request("GET", "/3/0"))
+
+
+@in_loop
+async def test_what_the_server_does_not_listen_for_is_unreachable() -> None:
+    async with speaking() as (endpoint, device):
+        assert endpoint.coaps_address is None
+        with pytest.raises(Unreachable, match="does not listen for coaps"):
+            await endpoint.request(Peer(device.peer.address, is_secure=True, identity="boiler"), READ)
