@@ -57,6 +57,18 @@ def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab
         httpx.get(jupyter, trust_env=False, timeout=5)
 
 
+def test_a_lab_has_real_devices_too(tmp_path: Path) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    lab = Lab(tmp_path, "--coap")
+    try:
+        told = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
+        assert told[1] == "real-01, real-02, real-03, real-04"
+        lab.find(ADDRESS)
+    finally:
+        lab.close()
+    assert lab.process.returncode == 0
+
+
 def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: Lab) -> None:
     jupyter, _, token = shared_lab.find(ADDRESS).groups()
     host = shared_lab.find(MIRROR)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from process_server import PATIENCE_SECONDS, Child, answers, child_environment, 
 
 from mirror_sdk import AuthenticationError, Bench, MirrorClient
 from mirror_sdk.lab.demo import DemoError, DemoServer
+from mirror_sdk.lab.real_devices import RealDevices
 from mirror_sdk.recording import read_recording
 
 pytestmark = pytest.mark.process
@@ -197,6 +199,57 @@ def test_the_server_ends_with_the_program_that_started_it(end: str, tmp_path: Pa
         process.wait(PATIENCE_SECONDS)
         wait_until(lambda: not answers(url), "the server to stop")
         wait_until(lambda: not list(tmp_path.glob("mirror-demo-*")), "its folder to be removed")
+
+
+@pytest.mark.parametrize("end", ["closes them", "is killed"])
+def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(end: str) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    program = (
+        "import sys\n"
+        "from mirror_sdk.lab.demo import DemoServer\n"
+        "from mirror_sdk.lab.real_devices import RealDevices\n"
+        "server = DemoServer(devices=1, coap=True)\n"
+        "devices = RealDevices(server.coap_url, server.client(), count=2)\n"
+        "print(server.base_url, server.environment['API_KEY'], devices._process.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+        "devices.close()\n"
+        "print(sorted((each.endpoint_name, each.state) for each in server.client().list_devices()))\n"
+        "server.close()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=child_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url, key, pid = process.stdout.readline().split()
+        with MirrorClient(url, key) as client:
+            assert client.read_value("real-02", "/3/0/0", timeout=20) == "Example Devices"
+        if end == "is killed":
+            process.kill()
+        process.stdin.close()
+        told = process.stdout.read()
+        process.wait(20)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the devices to end", 20)
+    if end == "closes them":
+        assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in told
+
+
+def test_devices_that_do_not_come_are_told() -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    server = DemoServer(devices=1, coap=True)
+    try:
+        assert re.fullmatch(r"coap://127\.0\.0\.1:\d+", server.coap_url)
+        with (
+            server.client() as client,
+            pytest.raises(DemoError, match=r"did not register \(real-01, real-02\);"),
+        ):
+            RealDevices("coap://no.such.name.invalid", client, count=2)
+    finally:
+        server.close()
 
 
 def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:

@@ -34,9 +34,11 @@ _CLOSE_NOTIFY = 0
 _FATAL = 2
 _ALERT = 21
 _HANDSHAKE = 22
+_CLIENT_HELLO = 1
 _SERVER_HELLO = 2
 _CLIENT_KEY_EXCHANGE = 16
 _RECORD_HEAD = 13
+_VERSION_1_2 = b"\xfe\xfd"
 _OWN_IDENTITY = b"server"
 """DTLSSocket keeps a bare pointer to it, so it lives as long as the module; a server says no identity."""
 
@@ -143,7 +145,7 @@ class DtlsTransport:
         address = peer.address
         session = self._opening.get(address) or self._open.get(address)
         spoken = self._new_dtls_session(address) if session is None else session.dtls
-        heard = self._hear(peer, spoken, datagram)
+        heard = self._hear(peer, spoken, _of_known_version(datagram))
         if heard.greeted:
             self._begin(peer, spoken)
         opening = self._opening.get(address)
@@ -322,6 +324,17 @@ class DtlsTransport:
                 self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
                 return
             self._fail(address)
+
+
+def _of_known_version(datagram: bytes) -> bytes:
+    """The first words of a handshake in a record of version 1.2, whatever version they came in.
+
+    A client was seen to write 0xFE00 there, which the library passes over; it means nothing before a version is agreed
+    on, and no hash covers it. Source: RFC 8446, D.
+    """
+    if _handshake_message(datagram) != _CLIENT_HELLO:
+        return datagram
+    return datagram[:1] + _VERSION_1_2 + datagram[3:]
 
 
 def _handshake_message(datagram: bytes) -> int | None:

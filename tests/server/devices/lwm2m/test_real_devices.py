@@ -347,3 +347,28 @@ def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: Devic
     until(lambda: len(device.observations) == 1)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     until(lambda: real.observed(key)[-1:] == [(mine, "22.5")])
+
+
+def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    real.put_rules(
+        key,
+        {"resource-path": ["/3311/0/5851"]},
+        {"endpoint-name": "another", "resource-path": ["/3/*"]},
+        {"resource-path": ["/3303/*"]},
+        {"resource-path": ["/3311/*"]},
+    )
+    device = device_side.device()
+    device_side.run(device.register())
+    order = ["/3311/0/5851", TEMPERATURE, "/3311/0/5850"]
+    until(lambda: len(device.requests) == 3)
+    device_side.run(device.restart())
+    until(lambda: len(device.requests) == 6)
+    assert [request.path for request in device.requests] == order * 2
+    mine = device_id(real, key)
+    until(lambda: len(real.subscribed(key, mine)) == 3)
+    real.restart()
+    until(lambda: len(device.requests) == 9)
+    assert [request.path for request in device.requests] == order * 3
