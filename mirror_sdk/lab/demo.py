@@ -32,6 +32,10 @@ _STOP_SECONDS = 15.0
 class DemoError(Exception):
     """Something that is needed is missing or did not start; the message says what to do."""
 
+    def _render_traceback_(self) -> list[str]:
+        """A notebook shows what to do, and nothing else."""
+        return [str(self)]
+
 
 class DemoServer:
     """A running server, ready to answer. It stops when it is closed, and also when this process ends in any way.
@@ -41,6 +45,8 @@ class DemoServer:
         seed: What they are made from.
         database: The file that keeps the state for the next time; ``None`` for none.
         coap: Whether real devices can come too, by CoAP from this machine.
+        pace: How many seconds of its time pass by themselves in a second.
+        quiet: Whether its log is dropped, which is else in that of this program.
 
     Attributes:
         coap_url: Where they come, ``coap://HOST:PORT``; empty where they cannot.
@@ -49,9 +55,18 @@ class DemoServer:
         DemoError: The server is not installed, or does not start.
     """
 
-    def __init__(self, *, devices: int = 12, seed: int = 0, database: Path | None = None, coap: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        devices: int = 12,
+        seed: int = 0,
+        database: Path | None = None,
+        coap: bool = False,
+        pace: float = 1,
+        quiet: bool = False,
+    ) -> None:
         check_installed("mirror_server.cli", "uvicorn", extra="server")
-        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", "--stop-with-stdin"]
+        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}", "--stop-with-stdin"]
         if coap:
             check_installed("aiocoap", extra="lwm2m")
             options.append("--coap=127.0.0.1:0")
@@ -62,6 +77,7 @@ class DemoServer:
             env={name: value for name, value in os.environ.items() if name != DEMO_KEY_VARIABLE},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
             text=True,
             # A Ctrl-C in the terminal, or one that interrupts a notebook, is not for it.
             start_new_session=True,

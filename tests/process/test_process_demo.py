@@ -13,9 +13,11 @@ from pathlib import Path
 
 import databases
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from process_server import PATIENCE_SECONDS, Child, answers, child_environment, read_exports, run_command, wait_until
 
-from mirror_sdk import AuthenticationError, Bench, MirrorClient
+from mirror_sdk import AuthenticationError, Bench, MirrorClient, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.lab.real_devices import RealDevices
 from mirror_sdk.recording import read_recording
@@ -250,6 +252,29 @@ def test_devices_that_do_not_come_are_told() -> None:
             RealDevices("coap://no.such.name.invalid", client, count=2)
     finally:
         server.close()
+
+
+def test_a_mirror_of_a_program_s_own_tells_where_real_devices_come() -> None:
+    pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+    mirror = examples.start_mirror_with_coap()
+    try:
+        assert re.fullmatch(r"coap://127\.0\.0\.1:[1-9]\d*", mirror.coap_url)
+        with mirror.client() as client:
+            assert list(client.list_devices()) == []
+            bench = Bench(client)
+            assert bench.get_clock() == bench.get_clock(), "its time stands still"
+    finally:
+        mirror.close()
+
+
+def test_without_the_extra_for_real_devices_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror_sdk.lab.demo.is_installed", lambda module: module != "aiocoap")
+    with pytest.raises(DemoError) as caught:
+        examples.start_mirror_with_coap()
+    shell = InteractiveShell()
+    with capture_output() as shown:
+        shell.showtraceback((DemoError, caught.value, caught.tb))
+    assert shown.stdout == 'aiocoap is missing: pip install "device-state-mirror[lwm2m]"\n'
 
 
 def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
