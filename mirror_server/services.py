@@ -17,6 +17,7 @@ from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer, Content
 from mirror_server.devices.links import DeviceLinks
 from mirror_server.devices.lwm2m.exchange import Endpoint, Handler
+from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.listening import check_listening
 from mirror_server.devices.simulator.simulator import Simulator
 from mirror_server.metrics import Metrics
@@ -276,11 +277,13 @@ class Services:
         from mirror_server.devices.lwm2m.lwm2m import LwM2MLink  # noqa: PLC0415
         from mirror_server.devices.lwm2m.registrar import RegistrationLimits  # noqa: PLC0415
 
+        identities = Identities(self.database)
         return LwM2MLink(
             events=self.devices,
             database=self.database,
             clock=self.clock,
-            open_endpoint=partial(_listen, settings),
+            open_endpoint=partial(_listen, settings, identities),
+            identities=identities,
             awake_seconds=settings.coap_awake_seconds,
             limits=RegistrationLimits(
                 devices=settings.max_coap_devices,
@@ -302,10 +305,11 @@ def _values_of(path: str, content: Content) -> Sequence[tuple[str, Content]]:
     return written(path, content)
 
 
-async def _listen(settings: Settings, handler: Handler) -> Endpoint:
+async def _listen(settings: Settings, identities: Identities, handler: Handler) -> Endpoint:
     from mirror_server.devices.lwm2m.coap import Limits, listen  # noqa: PLC0415 - needs an extra
 
-    return await listen(handler, coap=settings.coap, limits=Limits(payload_bytes=settings.max_coap_payload_bytes))
+    limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+    return await listen(handler, coap=settings.coap, coaps=settings.coaps, keys=identities.secret, limits=limits)
 
 
 def _begin_serving(url: str) -> Callable[[], None]:

@@ -48,7 +48,7 @@ def _read_integer(text: str, allowed: range = SIGNED_64) -> int | None:
     if not _FLOAT.fullmatch(text):
         return None
     number = Decimal(text)
-    # The exponent may be anything: an integer of a thousand digits is not worked out.
+    # As an integer, 250,000 digits take seconds.
     if number.adjusted() >= _LONGEST_INTEGER or number != number.to_integral_value():
         return None
     return int(number) if int(number) in allowed else None

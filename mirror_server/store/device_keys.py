@@ -37,6 +37,7 @@ def insert(session: Session, key: DeviceKey) -> None:
         secret=key.secret,
         created_at=key.created_at,
     )
+    _note_change(session)
 
 
 def find(session: Session, endpoint_name: str) -> DeviceKey | None:
@@ -65,11 +66,27 @@ def rename(session: Session, endpoint_name: str, new_name: str) -> None:
         endpoint_name=endpoint_name,
         new_name=new_name,
     )
+    _note_change(session)
 
 
 def delete(session: Session, endpoint_name: str) -> bool:
     """Delete the key of a device; false if it has none."""
-    return session.run("DELETE FROM device_keys WHERE endpoint_name = :name", name=endpoint_name) == 1
+    if not session.run("DELETE FROM device_keys WHERE endpoint_name = :name", name=endpoint_name):
+        return False
+    _note_change(session)
+    return True
+
+
+def count_changes(session: Session) -> int:
+    """How often any key was made, renamed or deleted: who holds keys looks anew when it is another number."""
+    return int(session.scalar("SELECT value FROM settings WHERE name = 'device_key_changes'") or 0)
+
+
+def _note_change(session: Session) -> None:
+    session.run(
+        "INSERT INTO settings (name, value) VALUES ('device_key_changes', '1')"
+        " ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)"
+    )
 
 
 def _key(endpoint_name: str, identity: str, secret: bytes, created_at: Instant) -> DeviceKey:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from mirror_server.store import subscriptions
+from mirror_server.store import device_keys, subscriptions
 from mirror_server.store.session import Session
 
 MOST_EXAMPLES = 20
@@ -32,11 +32,8 @@ def erase_device(session: Session, device_id: str) -> dict[str, int]:
         How many rows of each table, and how many rules.
     """
     rules = _erase_rules(session, device_id)
-    keys = session.run(
-        "DELETE FROM device_keys WHERE endpoint_name IN"
-        " (SELECT endpoint_name FROM devices WHERE device_id = :device_id)",
-        device_id=device_id,
-    )
+    name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    keys = int(name is not None and device_keys.delete(session, name))
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",

@@ -1,5 +1,6 @@
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -107,6 +108,12 @@ NOT_NUMBERS = [
     *("1_000", "0x10", "1,5", "1.", ".5", ".", "-", "+", "--1", "1e", "1e+", "1.5.2", "True"),
     *("", " 21", "21 ", "21\n", "1\n2", "\t21", "2 1", "21\x00", "\u0663", "\uff12\uff11", "\u00bd", "\u221221"),
 ]
+
+
+def test_a_number_of_very_many_digits_takes_no_time():
+    start = time.perf_counter()
+    assert decode(b"1" * 2**18, "text/plain", INTEGER).kind is ValueKind.OPAQUE
+    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("path", [FLOAT, INTEGER, UNSIGNED, TIME])

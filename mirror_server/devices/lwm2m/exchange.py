@@ -185,6 +185,10 @@ class Endpoint(Protocol):
         """
         ...
 
+    def end_sessions(self, identity: str) -> None:
+        """End the DTLS sessions of an identity, whose key is no longer good."""
+        ...
+
     async def close(self) -> None:
         """Close the sockets."""
         ...

@@ -1,10 +1,9 @@
-"""Which devices come in over DTLS: what the handshake and the messages behind it ask of the keys that are stored."""
+"""Which devices come in over DTLS: what handshakes ask of the keys that are stored, and whose sessions are to end."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
-import time
 from collections.abc import Callable
 
 from mirror_server.store import device_keys
@@ -15,54 +14,75 @@ from mirror_server.store.failures import StorageFailed
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_SECONDS = 1.0
-"""How long at most a session goes on after its key was revoked: thousands of messages a second look only that often."""
+"""How long a session goes on, in real time, after an operator changed its key."""
 
 
 class Identities:
     """The keys of the devices, as an operator changes them beside the running server.
 
-    For one thread: that of the event loop. A look at the database is short enough for it.
-
     Args:
         database: Where the keys are.
-        seconds_now: A clock that never goes back, in seconds; real time, because operators are in no domain time.
     """
 
-    def __init__(self, database: Database, seconds_now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._seconds_now = seconds_now
-        self._seen: dict[str, tuple[float, DeviceKey]] = {}
+        self._changes: int | None = None
+        self._in_use: dict[str, DeviceKey] = {}
+        self._replaced: set[str] = set()
 
-    def find(self, identity: str) -> DeviceKey | None:
-        """The key of who calls itself so, as it is stored at this moment; for a handshake.
+    def secret(self, identity: str) -> bytes | None:
+        """What a handshake of this identity computes with, as it is stored at this moment.
 
         ``None`` for an unknown identity, and where the database does not answer: the device comes again.
         """
         try:
-            return self._look(identity)
+            key = self._database.look(lambda session: device_keys.find_identity(session, identity))
         except StorageFailed as error:
             _log.warning("a device stays out, because its key cannot be looked up: %s", error)
             return None
+        # Anybody may name as many identities as they like: those that are not there are not held.
+        if key is None:
+            return None
+        if self._in_use.get(identity, key) != key:
+            self._replaced.add(identity)
+        self._in_use[identity] = key
+        return key.secret
 
-    def still_holds(self, key: DeviceKey) -> bool:
-        """Whether a key that a session began with is good still: not revoked, not made anew, for the same name.
+    def ended(self) -> set[str]:
+        """The identities whose sessions are to end, because their key was revoked, replaced or is for another name.
 
-        To be asked at each message of the session, either way. It is known a second after an operator changed it.
+        Those that were told are forgotten until their next handshake.
         """
-        looked_at, found = self._seen.get(key.identity, (-math.inf, key))
-        if self._seconds_now() - looked_at < _LOOK_AGAIN_SECONDS:
-            return found == key
+        # As they are before the look: a key that is made right behind it is not taken for one that is gone.
+        in_use, replaced = dict(self._in_use), set(self._replaced)
+        if not in_use:
+            return set()
         try:
-            return self._look(key.identity) == key
+            stored = self._stored_if_changed()
         except StorageFailed:
             # What is not known to have changed goes on; nothing that comes can be stored meanwhile.
-            return found == key
+            return set()
+        gone = replaced if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
+        for identity in gone | replaced:
+            self._in_use.pop(identity, None)
+        self._replaced -= replaced
+        return gone | replaced
 
-    def _look(self, identity: str) -> DeviceKey | None:
-        found = self._database.look(lambda session: device_keys.find_identity(session, identity))
-        if found is not None:
-            self._seen[identity] = self._seconds_now(), found
-        else:
-            # Anybody may name as many identities as they like: those that are not there are not held.
-            self._seen.pop(identity, None)
-        return found
+    async def watch(self, end_sessions: Callable[[str], None]) -> None:
+        """Have sessions ended until cancelled.
+
+        Args:
+            end_sessions: Ends those of an identity; called on the event loop.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            for identity in await asyncio.to_thread(self.ended):
+                end_sessions(identity)
+
+    def _stored_if_changed(self) -> dict[str, DeviceKey] | None:
+        with self._database.read() as session:
+            changes = device_keys.count_changes(session)
+            if changes == self._changes:
+                return None
+            self._changes = changes
+            return {key.identity: key for key in device_keys.list_all(session)}

@@ -19,6 +19,7 @@ from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Endpoint, Handler
 from mirror_server.devices.lwm2m.fleet import Fleet, FleetCounts
+from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
@@ -64,6 +65,7 @@ class LwM2MLink:
         database: Where registrations are kept.
         clock: Domain time.
         open_endpoint: Opens the sockets.
+        identities: Whose DTLS sessions are to end.
         awake_seconds: How long after its last message a device in queue mode listens.
         limits: What registrations may take.
     """
@@ -75,6 +77,7 @@ class LwM2MLink:
         database: Database,
         clock: Clock,
         open_endpoint: OpenEndpoint,
+        identities: Identities,
         awake_seconds: float = 93,
         limits: RegistrationLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -82,6 +85,7 @@ class LwM2MLink:
         self._database = database
         self._clock = clock
         self._open_endpoint = open_endpoint
+        self._identities = identities
         self._awake_seconds = awake_seconds
         self._limits = limits
         self._fleet: Fleet | None = None
@@ -184,6 +188,7 @@ class LwM2MLink:
             return
         fleet.begin(endpoint)
         self._loop, self._fleet, self._endpoint = loop, fleet, endpoint
+        watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
             if listening is None:
                 started.set_result(None)
@@ -191,6 +196,7 @@ class LwM2MLink:
                 await asyncio.to_thread(listening)
             await stopping.wait()
         finally:
+            watching.cancel()
             await fleet.end()
             await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
 

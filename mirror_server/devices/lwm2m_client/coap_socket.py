@@ -39,6 +39,7 @@ _PORTS = {"coap": 5683, "coaps": 5684}
 _METHODS = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
 _METHOD_CODES = {name: number for number, name in _METHODS.items()}
 _HANDSHAKE_LOOKS_SECONDS = 0.5
+_LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
 _DTLS_FATAL = 2
 # The DTLS library keeps an address with each session, which means nothing where a socket has one peer.
@@ -77,10 +78,21 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PreSharedKey:
-    """What a device proves itself with."""
+    """What a device proves itself with.
+
+    Raises:
+        ValueError: The identity is longer than 32 bytes, or the secret than 16; or one of them is empty.
+    """
 
     identity: bytes
     secret: bytes
+
+    def __post_init__(self) -> None:
+        # DTLSSocket copies both into arrays of these sizes, however long they are.
+        if not 1 <= len(self.identity) <= _LONGEST_IDENTITY:
+            raise ValueError(f"an identity has 1 to {_LONGEST_IDENTITY} bytes, this one {len(self.identity)}")
+        if not 1 <= len(self.secret) <= _LONGEST_SECRET:
+            raise ValueError(f"a pre-shared key has 1 to {_LONGEST_SECRET} bytes, this one {len(self.secret)}")
 
     def __repr__(self) -> str:
         """Without the secret."""
@@ -126,6 +138,10 @@ class Handler(Protocol):
 
     def stopped(self, token: bytes) -> None:
         """The server took a notification with a reset: it does not want what has this token."""
+        ...
+
+    def undelivered(self, token: bytes) -> None:
+        """A confirmable notification was not acknowledged, however often it was sent."""
         ...
 
     def session_ended(self) -> None:
@@ -277,7 +293,8 @@ class CoapSocket:
 
     Attributes:
         is_muted: While true nothing goes out and nothing comes in, as for a device without a network.
-        port: The local port.
+        lost: How many datagrams came meanwhile.
+        retransmissions: How often a message was sent again.
     """
 
     def __init__(self, handler: Handler, transmission: Transmission) -> None:
@@ -294,6 +311,7 @@ class CoapSocket:
         self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_muted = False
+        self.lost = 0
         self.retransmissions = 0
 
     @classmethod
@@ -323,7 +341,7 @@ class CoapSocket:
             unreachable = Unreachable(f"{server} cannot be reached: {error}")
             for each in session:
                 each.failed(unreachable)
-            self._fail_all(unreachable)
+            self._fail_requests(unreachable)
 
         try:
             _, datagrams = await self._loop.create_datagram_endpoint(
@@ -357,7 +375,9 @@ class CoapSocket:
 
     def close(self) -> None:
         """Close it; requests that wait for an answer end with :class:`Unreachable`."""
-        self._fail_all(Unreachable("the device closed its socket"))
+        self._fail_requests(Unreachable("the device closed its socket"))
+        for message_id in list(self._exchanges):
+            self._end_exchange(message_id)
         for task in self._tasks:
             task.cancel()
         self._channel.close()
@@ -419,14 +439,20 @@ class CoapSocket:
     def _repeat(self, message_id: int) -> None:
         exchange = self._exchanges[message_id]
         if exchange.sent > self._transmission.max_retransmit:
-            del self._exchanges[message_id]
-            self._fail(exchange.token, NoAnswer(f"the server did not answer, asked {exchange.sent} times"))
+            self._give_up(message_id, exchange)
             return
         self._put(exchange.data)
         self.retransmissions += 1
         exchange.sent += 1
         exchange.wait_seconds *= 2
         exchange.timer = self._loop.call_later(exchange.wait_seconds, self._repeat, message_id)
+
+    def _give_up(self, message_id: int, exchange: _Exchange) -> None:
+        del self._exchanges[message_id]
+        if exchange.token in self._waiting:
+            self._fail(exchange.token, NoAnswer(f"the server did not answer, asked {exchange.sent} times"))
+        else:
+            self._handler.undelivered(exchange.token)
 
     def _end_exchange(self, message_id: int) -> _Exchange | None:
         exchange = self._exchanges.pop(message_id, None)
@@ -443,10 +469,10 @@ class CoapSocket:
         if answered is not None and not answered.done():
             answered.set_exception(error)
 
-    def _fail_all(self, error: Exception) -> None:
-        for message_id in list(self._exchanges):
-            self._end_exchange(message_id)
-        for token in self._waiting:
+    def _fail_requests(self, error: Exception) -> None:
+        # Notifications go on: where nobody listens now, somebody may before they were sent for the last time.
+        for token in list(self._waiting):
+            self._end_exchange_of(token)
             self._fail(token, error)
 
     def _send(self, message: Message, kind: int, message_id: int | None = None) -> bytes:
@@ -463,6 +489,7 @@ class CoapSocket:
 
     def _received(self, data: bytes) -> None:
         if self.is_muted:
+            self.lost += 1
             return
         try:
             message = Message.decode(data)
@@ -537,19 +564,28 @@ class CoapSocket:
             self._answers[data] = self._send(answer, _ACK, message.mid)
 
     async def _answer_blocks(self, message: Message) -> Message | None:
-        key = (message.code, message.opt.uri_path, message.opt.uri_query, message.opt.accept)
-        if message.opt.block1 is not None:
+        try:
+            return await self._answer_block(message)
+        except UnicodeDecodeError:
+            return Message(code=Code.BAD_OPTION)
+        except Exception:
+            _log.exception("a request of the server could not be answered")
+            return Message(code=Code.INTERNAL_SERVER_ERROR)
+
+    async def _answer_block(self, message: Message) -> Message | None:
+        option = message.opt
+        key = (message.code, option.uri_path, option.uri_query, option.accept)
+        if option.block1 is not None:
             refusal = self._collect(message, key)
             if refusal is not None:
                 return refusal
-        if message.opt.block2 is not None and message.opt.block2.block_number and key in self._downloads:
+        if option.block2 is not None and option.block2.block_number and key in self._downloads:
             return self._block(message, key, self._downloads[key])
         observed = await self._handler.answer(_incoming(message))
         if observed is None:
             return None
         answer = self._block(message, key, observed)
-        if message.opt.block1 is not None:
-            answer.opt.block1 = message.opt.block1
+        answer.opt.block1 = option.block1
         return answer
 
     def _collect(self, message: Message, key: tuple[object, ...]) -> Message | None:
@@ -559,9 +595,13 @@ class CoapSocket:
         begin = block.block_number << (block.size_exponent + 4)
         if begin != len(upload) or begin + len(message.payload) > _MOST_PAYLOAD_BYTES:
             self._uploads.pop(key, None)
-            return Message(code=Code.REQUEST_ENTITY_INCOMPLETE if begin != len(upload) else 0x8D)
+            return Message(
+                code=Code.REQUEST_ENTITY_INCOMPLETE if begin != len(upload) else Code.REQUEST_ENTITY_TOO_LARGE
+            )
         upload += message.payload
         self._uploads[key] = upload
+        if len(self._uploads) > _REMEMBERED:
+            del self._uploads[next(iter(self._uploads))]
         if block.more:
             answer = Message(code=_CONTINUE)
             answer.opt.block1 = block

@@ -12,6 +12,7 @@ import click
 
 from mirror_server.clock import SystemClock
 from mirror_server.devices.simulator.kinds import KINDS_BY_NAME
+from mirror_server.standard_input import stop_with_stdin
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m_client.fleet import DeviceFleet, DeviceOptions
@@ -91,6 +92,12 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     help="Speak this content format alone, or with others by several --format; all of its version without it.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="With the name it decides how the values run.")
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
 def main(
     server: str,
     name: str,
@@ -104,6 +111,7 @@ def main(
     seed: int,
     *,
     queue: bool,
+    follows_stdin: bool,
 ) -> None:
     """Be a LwM2M device, until Ctrl-C: it registers, measures, is read, written and observed.
 
@@ -129,7 +137,10 @@ def main(
     wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
-    key = PreSharedKey((identity or name).encode(), psk) if psk is not None and address.is_secure else None
+    try:
+        key = PreSharedKey((identity or name).encode(), psk) if psk is not None and address.is_secure else None
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
     options = DeviceOptions(
         server=str(address),
         version=lwm2m_version,  # type: ignore[arg-type]
@@ -141,6 +152,8 @@ def main(
     )
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
+    if follows_stdin:
+        stop_with_stdin()
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
 
 

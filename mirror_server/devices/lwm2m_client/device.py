@@ -11,7 +11,7 @@ from typing import Literal
 from mirror_sdk.values import PythonValue
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
-from mirror_server.devices.lwm2m.exchange import Observed, Request, Response, Unreachable
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import (
     CoapSocket,
     Incoming,
@@ -189,9 +189,19 @@ class LwM2MDevice:
         return self._open_socket().port
 
     @property
+    def lost_datagrams(self) -> int:
+        """How many datagrams came while it slept, or was cut off."""
+        return self._open_socket().lost
+
+    @property
     def is_registered(self) -> bool:
         """Whether the server took a registration, as far as the device knows."""
         return bool(self.registration_id)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a socket, with DTLS a session; without one the next registration or update opens it."""
+        return self._socket is not None
 
     @property
     def is_asleep(self) -> bool:
@@ -262,7 +272,13 @@ class LwM2MDevice:
         await self._ask(Request("DELETE", path))
 
     async def _ask(self, request: Request) -> Response:
-        response = await self._open_socket().request(request)
+        try:
+            response = await self._open_socket().request(request)
+        except NoAnswer:
+            if self._key is not None:
+                # The server may have forgotten the session, of which nothing else tells.
+                self._close_socket()
+            raise
         if not response.is_success:
             if response.code == _NOT_FOUND:
                 self.registration_id = ""
@@ -390,6 +406,13 @@ class LwM2MDevice:
         """The server does not want notifications with this token."""
         self.observations.end(token)
 
+    def undelivered(self, token: bytes) -> None:
+        """The server did not acknowledge what has this token: it observes no more; what is unasked is told again."""
+        self.observations.end(token)
+        for resource in self._auto_observed():
+            if _token(resource) == token:
+                self._auto_sent[resource.path] = None
+
     def session_ended(self) -> None:
         """The DTLS session is gone: the next registration or update begins another."""
         self._close_socket()
@@ -499,7 +522,7 @@ class LwM2MDevice:
             return _NOT_FOUND
         if not resource.writable:
             return _METHOD_NOT_ALLOWED
-        return None if resource.accepts is None or resource.accepts(value) else _BAD_REQUEST
+        return None if resource.takes(value) else _BAD_REQUEST
 
     def _take(self, resource: DeviceResource, value: PythonValue) -> None:
         resource.set(value, self._clock.now())
@@ -535,14 +558,14 @@ class LwM2MDevice:
         self.notify(observation.token, payload, observation.content_format)
 
     def _report_unasked(self, resource: DeviceResource) -> None:
-        token, value = resource.auto_observed_token, resource.value
+        token, value = _token(resource), resource.value
         if token is None or value is None or not self.is_registered or self._auto_sent.get(resource.path) == value:
             return
         content_format = self._usual_format(resource.path)
         payload = self._encode(resource.path, {resource.path: value}, content_format)
         if payload is not None:
             self._auto_sent[resource.path] = value
-            self.notify(token.to_bytes(2, "big"), payload, content_format, is_confirmable=True)
+            self.notify(token, payload, content_format, is_confirmable=True)
 
     def _auto_observed(self) -> list[DeviceResource]:
         return [each for each in self._resources.values() if each.auto_observed_token is not None]
@@ -599,3 +622,8 @@ class LwM2MDevice:
         # The clock may call on a thread of its own.
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.report)
+
+
+def _token(resource: DeviceResource) -> bytes | None:
+    number = resource.auto_observed_token
+    return None if number is None else number.to_bytes(2, "big")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, encode
 from mirror_server.core.instants import Instant
 
@@ -40,11 +41,19 @@ class DeviceResource:
         """Whether it takes an execution, and has no value."""
         return self.on_execute is not None
 
+    def takes(self, value: PythonValue) -> bool:
+        """Whether the value may be written: of the declared type and range, and accepted."""
+        try:
+            encode(value, self.path, allow_read_only=True)
+        except ValueRefused:
+            return False
+        return self.accepts is None or self.accepts(value)
+
     def set(self, value: PythonValue, now: Instant) -> None:
         """Give it a value.
 
         Raises:
-            ValueRefused: It is not of the type that is declared for the path.
+            ValueRefused: It is not of the type or range that is declared for the path.
         """
         encode(value, self.path, allow_read_only=True)
         if value != self.value:

@@ -102,6 +102,8 @@ class DeviceRunner:
     def _renewal_at(self) -> Instant:
         if self._retry_at is not None:
             return self._retry_at
+        if not self._device.is_connected:
+            return self._clock.now()
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
         return min(renewal_at, self._contact_at) if self._device.is_asleep else renewal_at
 

@@ -71,8 +71,9 @@ def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url
     secret = secret_of(made)
     assert f"mirror-device --server coaps://127.0.0.1:5684 --name {NAME}" in made.output
     assert f"export MIRROR_DEVICE_PSK={secret}" in made.output
-    key = Identities(database).find(NAME)
-    assert (key.endpoint_name, key.identity, key.secret.hex()) == (NAME, NAME, secret)
+    assert Identities(database).secret(NAME).hex() == secret
+    key = stored(database, NAME)
+    assert (key.endpoint_name, key.identity) == (NAME, NAME)
     assert secret not in repr(key)
     listed = devices(url, "list")
     assert listed.output.startswith(f"{NAME}\t{NAME}\t20")
@@ -84,8 +85,8 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name(url, datab
     assert secret_of(one) != secret_of(other)
     assert "--name one --identity sim-1" in one.output
     identities = Identities(database)
-    assert identities.find("sim-1").endpoint_name == "one"
-    assert identities.find("one") is None
+    assert identities.secret("sim-1").hex() == secret_of(one)
+    assert identities.secret("one") is None
 
 
 def test_names_that_a_shell_reads_otherwise_are_quoted(url):
@@ -154,45 +155,59 @@ def test_a_mistyped_database_is_not_made(tmp_path, command):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_revoked_key_is_unknown_to_the_next_handshake_and_ends_the_session_within_a_second(url, database):
-    now = 0.0
-    identities = Identities(database, lambda: now)
+@pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
+def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, database, change):
+    identities = Identities(database)
     devices(url, "add", NAME)
-    key = identities.find(NAME)
-    assert identities.still_holds(key)
+    devices(url, "add", "bystander")
+    assert identities.ended() == set()
+    assert identities.secret(NAME)
+    assert identities.secret("bystander")
+    assert identities.ended() == identities.ended() == set()
+    assert devices(url, *change).exit_code == 0
+    assert identities.ended() == {NAME}
+    assert identities.ended() == set()
+    is_known = change[0] == "rename"
+    assert (identities.secret(NAME) is not None) is is_known
+
+
+def test_a_revoked_key_is_unknown_to_the_next_handshake(url, database):
+    devices(url, "add", NAME)
+    assert Identities(database).secret(NAME)
     assert devices(url, "revoke", NAME).output == f"revoked {NAME}\n"
-    assert identities.find(NAME) is None
-    assert not identities.still_holds(key)
+    assert Identities(database).secret(NAME) is None
     assert devices(url, "revoke", NAME).exit_code == 1
 
-    devices(url, "add", NAME)
-    again = identities.find(NAME)
-    assert identities.still_holds(again)
-    assert not identities.still_holds(key), "the session of the revoked key goes on with the new one"
+
+@pytest.mark.parametrize("shakes_hands_first", [False, True])
+def test_a_session_of_a_revoked_key_does_not_go_on_with_the_new_one(url, database, shakes_hands_first):
+    identities = Identities(database)
+    old = device_keys.add(database, NAME, None, BEGIN)
+    assert identities.secret(NAME) == old.secret
+    assert identities.ended() == set()
     devices(url, "revoke", NAME)
-    now = 1.0
-    assert not identities.still_holds(again)
+    new = device_keys.add(database, NAME, None, BEGIN)
+    if shakes_hands_first:
+        assert identities.secret(NAME) == new.secret
+    assert identities.ended() == {NAME}
+    assert identities.secret(NAME) == new.secret
+    assert identities.ended() == set()
 
 
-def test_a_session_looks_into_the_database_once_a_second_however_many_messages_come(database):
-    now, looks = 0.0, []
-
-    class Counted:
-        def look(self, statement):
-            looks.append(statement)
-            return database.look(statement)
-
-    key = device_keys.add(database, NAME, None, BEGIN)
-    identities = Identities(Counted(), lambda: now)
-    assert all(identities.still_holds(key) for _ in range(100))
-    assert len(looks) == 1
-    now = 1.0
-    assert all(identities.still_holds(key) for _ in range(100))
-    assert len(looks) == 2
+def test_an_erased_device_is_out(url):
+    with closing(Services(Settings(database_url=url))) as services:
+        services.start()
+        device_id = register(services, "here")
+        device_keys.add(services.database, "here", None, BEGIN)
+        identities = Identities(services.database)
+        assert identities.secret("here")
+        assert identities.ended() == set()
+        services.database.write(lambda session: maintenance.erase_device(session, device_id))
+        assert identities.ended() == {"here"}
 
 
 def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, caplog):
-    now, is_down = 0.0, False
+    is_down = False
 
     class Cut:
         def look(self, statement):
@@ -200,24 +215,29 @@ def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(d
                 raise StorageFailed("gone")
             return database.look(statement)
 
-    identities = Identities(Cut(), lambda: now)
+        def read(self):
+            if is_down:
+                raise StorageFailed("gone")
+            return database.read()
+
+    identities = Identities(Cut())
     key = device_keys.add(database, NAME, None, BEGIN)
-    assert identities.find(NAME) == key
-    is_down, now = True, 5.0
+    assert identities.secret(NAME) == key.secret
+    is_down = True
     with caplog.at_level(logging.WARNING):
-        assert identities.find(NAME) is None
-    assert identities.still_holds(key)
+        assert identities.secret(NAME) is None
     assert key.secret.hex() not in caplog.text
     device_keys.revoke(database, NAME)
+    assert identities.ended() == set()
     is_down = False
-    assert not identities.still_holds(key)
+    assert identities.ended() == {NAME}
 
 
 def test_unknown_identities_are_not_held_in_memory(database):
     identities = Identities(database)
     for number in range(100):
-        assert identities.find(f"nobody-{number}") is None
-    assert not identities._seen
+        assert identities.secret(f"nobody-{number}") is None
+    assert not identities._in_use
 
 
 def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url):
@@ -227,9 +247,8 @@ def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url):
         key = device_keys.add(services.database, "old", "identity", BEGIN)
         renamed = mirror_server("devices", "rename", "old", "new", "--database", url)
         assert renamed.output == "renamed old to new\n"
-        found = Identities(services.database).find("identity")
-        assert (found.endpoint_name, found.secret) == ("new", key.secret)
-        assert not Identities(services.database).still_holds(key), "a session under the old name goes on"
+        found = stored(services.database, "new")
+        assert (found.identity, found.secret) == ("identity", key.secret)
         assert register(services, "new") == device_id
         again = device_keys.add(services.database, "old", None, BEGIN)
         assert again.secret != key.secret

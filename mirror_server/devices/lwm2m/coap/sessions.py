@@ -38,6 +38,7 @@ _CLIENT_HELLO = 1
 _SERVER_HELLO = 2
 _CLIENT_KEY_EXCHANGE = 16
 _RECORD_HEAD = 13
+_VERSION_1_2 = b"\xfe\xfd"
 _ONE_PEER = ("::1", 1)
 """What a context calls its only peer."""
 _OWN_IDENTITY = b"server"
@@ -230,7 +231,7 @@ class DtlsTransport:
                 self._counts.dropped += 1
                 return
             session = self._new_stranger(peer)
-        heard = session.hear(datagram)
+        heard = session.hear(_of_known_version(datagram))
         if heard.greeted:
             self._begin(session, peer)
         if heard.connected and address in self._opening:
@@ -344,6 +345,17 @@ class DtlsTransport:
                 session.retransmit()
         if self._strangers or self._opening:
             self._sweep_later()
+
+
+def _of_known_version(datagram: bytes) -> bytes:
+    """The first words of a handshake in a record of version 1.2, whatever version they came in.
+
+    A client was seen to write 0xFE00 there, which the library passes over; it means nothing before a version is agreed
+    on, and no hash covers it. Source: RFC 8446, D.
+    """
+    if _handshake_message(datagram) != _CLIENT_HELLO:
+        return datagram
+    return datagram[:1] + _VERSION_1_2 + datagram[3:]
 
 
 def _handshake_message(datagram: bytes) -> int | None:

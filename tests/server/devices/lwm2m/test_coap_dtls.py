@@ -286,6 +286,22 @@ async def test_a_handshake_gets_through_losses(lost: int) -> None:
 
 
 @in_loop
+async def test_what_version_a_record_is_of_means_nothing_before_one_is_agreed_on() -> None:
+    """As a client was seen to begin: mbedTLS 2.28 that may speak everything from SSL 3 on."""
+
+    def of_version_0xfe00(_direction: str, _number: int, datagram: bytes) -> list[bytes]:
+        is_client_hello = datagram[0] == 22 and datagram[13] == 1
+        return [datagram[:1] + b"\xfe\x00" + datagram[3:] if is_client_hello else datagram]
+
+    async with serving() as (endpoint, new_device):
+        assert endpoint.coaps_address is not None
+        async with UdpRelay(endpoint.coaps_address, of_version_0xfe00) as relay:
+            device = new_device()
+            device.server = relay.address
+            assert await device.connect()
+
+
+@in_loop
 async def test_notifications_come_with_the_identity_and_unknown_ones_are_reset() -> None:
     registry = Registry()
     async with serving(registry) as (_, new_device):

@@ -3,97 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
+from udp_server import ACK_CREATED, UdpServer, registered, run, thermometer
+
 from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m_client.coap_socket import Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
-
-LIMIT_SECONDS = 5
-ACK_CREATED = bytes.fromhex("64 41")
-"""An acknowledgement, version 1, with a token of 4 bytes, 2.01."""
-
-
-class UdpServer(asyncio.DatagramProtocol):
-    """A server that does nothing by itself."""
-
-    def __init__(self) -> None:
-        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
-        self.peer: Any = None
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self.peer = addr
-        self.arrived.put_nowait(data)
-
-    @property
-    def url(self) -> str:
-        return f"coap://127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"
-
-    async def next(self) -> bytes:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            return await self.arrived.get()
-
-    def send(self, text: str | bytes) -> None:
-        self.transport.sendto(bytes.fromhex(text) if isinstance(text, str) else text, self.peer)
-
-    async def ask(self, text: str) -> str:
-        """Send a datagram, and wait for the one that comes back; both in hex digits."""
-        self.send(text)
-        return (await self.next()).hex(" ")
-
-
-@asynccontextmanager
-async def udp_server() -> AsyncIterator[UdpServer]:
-    loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(UdpServer, local_addr=("127.0.0.1", 0))
-    try:
-        yield server
-    finally:
-        transport.close()
-        await asyncio.sleep(0)
-
-
-def thermometer() -> list[DeviceResource]:
-    return [
-        DeviceResource("/3/0/4", on_execute=lambda argument: None),
-        DeviceResource("/3303/0/5700", 21.5),
-        DeviceResource("/3311/0/5850", False, writable=True),
-        DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
-    ]
-
-
-@asynccontextmanager
-async def registered(server: UdpServer, **options: Any) -> AsyncIterator[LwM2MDevice]:
-    """A device whose registration the server took as ``/rd/a1``."""
-    options.setdefault("clock", ManualClock(1_000_000))
-    device = LwM2MDevice(server.url, "probe", options.pop("resources", None) or thermometer(), **options)
-    try:
-        registering = asyncio.create_task(device.register())
-        request = await server.next()
-        # Location-Path is option 8.
-        server.send(ACK_CREATED + request[2:8] + bytes.fromhex("82 7264 02 6131"))
-        await registering
-        yield device
-    finally:
-        await device.close()
-
-
-def run(scenario: Callable[[UdpServer], Any]) -> None:
-    async def in_server() -> None:
-        async with udp_server() as server:
-            await scenario(server)
-
-    asyncio.run(in_server())
 
 
 def test_a_registration_is_a_confirmable_post_to_rd_with_links() -> None:

@@ -1,0 +1,149 @@
+"""Devices that prove themselves by a key: who comes in, under which name, and what an operator changes meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from devices_on_loopback import DeviceSide, until
+
+from mirror_server.cli import main
+from mirror_server.clock import wall_time
+from mirror_server.config import ListenAddress
+from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
+from mirror_server.devices.lwm2m_client.resources import DeviceResource
+from mirror_server.service import device_keys
+from mirror_server.services import Services
+from mirror_server.store import device_keys as stored_keys
+from mirror_server.store.device_keys import DeviceKey
+from mirror_server.store.devices import DeviceRow
+
+pytest.importorskip("DTLSSocket", reason="needs the extra lwm2m-dtls")
+
+from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
+from mirror_server.devices.lwm2m_client.device import LwM2MDevice, RegistrationRefused, Transmission
+
+QUICK = Transmission(ack_timeout_seconds=0.2, max_retransmit=1, handshake_seconds=1.5)
+
+
+class Site:
+    """A server with DTLS, and devices of it."""
+
+    def __init__(self, new_server: Any, side: DeviceSide) -> None:
+        self.side = side
+        self.server = new_server(coaps=ListenAddress("127.0.0.1", 0))
+        (self.url,) = self.services.device_urls()
+
+    @property
+    def services(self) -> Services:
+        return self.server.services
+
+    def key(self, name: str, identity: str | None = None) -> DeviceKey:
+        return device_keys.add(self.services.database, name, identity, wall_time())
+
+    def device(self, name: str, key: DeviceKey, secret: bytes | None = None) -> Any:
+        psk = PreSharedKey(key.identity.encode(), secret or key.secret)
+
+        async def made() -> Any:
+            resources = (DeviceResource("/3303/0/5700", 21.5),)
+            return LwM2MDevice(self.url, name, resources, key=psk, transmission=QUICK)
+
+        device = self.side.run(made())
+        self.side.devices.append(device)
+        return device
+
+    def names(self) -> set[str]:
+        return {each.endpoint_name for each in self.listed() if each.registered}
+
+    def listed(self) -> list[DeviceRow]:
+        rows, _ = self.services.devices.page([], after=None, descending=False, limit=100, count=False)
+        return rows
+
+    def operate(self, *arguments: str) -> None:
+        url = self.services.settings.database_url
+        ended = CliRunner().invoke(main, ["devices", *arguments, "--database", url])
+        assert ended.exit_code == 0, ended.output
+
+
+@pytest.fixture
+def site(new_server: Any, device_side: DeviceSide) -> Site:
+    return Site(new_server, device_side)
+
+
+def test_a_device_with_its_key_comes_in_and_one_with_another_stays_out(site):
+    assert site.url.startswith("coaps://127.0.0.1:")
+    key = site.key("sensor")
+    stranger = site.device("sensor", key, secret=bytes(16))
+    with pytest.raises((NoAnswer, Unreachable)):
+        site.side.run(stranger.register())
+    assert site.names() == set()
+    site.side.run(site.device("sensor", key).register())
+    assert site.names() == {"sensor"}
+
+
+def test_an_identity_registers_its_own_name_alone(site):
+    site.key("other")
+    device = site.device("other", site.key("sensor", "identity-1"))
+    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+        site.side.run(device.register())
+    site.side.run(site.device("sensor", stored(site, "sensor")).register())
+    assert site.names() == {"sensor"}
+
+
+def stored(site: Site, name: str) -> DeviceKey:
+    found = site.services.database.look(lambda session: stored_keys.find(session, name))
+    assert found is not None
+    return found
+
+
+def test_a_revoked_device_is_out_though_it_says_nothing(site):
+    device = site.device("sensor", site.key("sensor"))
+    site.side.run(device.register())
+    endpoint = site.services.real_devices.endpoint
+    assert endpoint.counts.sessions == 1
+    site.operate("revoke", "sensor")
+    until(lambda: endpoint.counts.sessions == 0)
+    with pytest.raises((NoAnswer, Unreachable)):
+        site.side.run(device.update())
+    site.key("sensor")
+    with pytest.raises((NoAnswer, Unreachable)):
+        site.side.run(device.register())
+
+
+def test_a_renamed_device_registers_under_the_new_name_and_keeps_its_id(site):
+    key = site.key("old")
+    site.side.run(site.device("old", key).register())
+    (former,) = site.listed()
+    site.operate("rename", "old", "new")
+    until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+        site.side.run(site.device("old", key).register())
+    site.side.run(site.device("new", key).register())
+    assert site.services.real_devices._fleet.registry.by_name("old") is None, "the former registration is still there"
+    (device,) = site.listed()
+    assert (device.device_id, device.endpoint_name) == (former.device_id, "new")
+    assert site.services.connections.connection(device.device_id).connection.protocol == "coaps"
+
+
+@pytest.mark.parametrize("order", [("new", "old"), ("old", "new")])
+def test_the_old_name_of_a_renamed_device_is_free_for_another_one(site, order):
+    key = site.key("old", "first")
+    site.side.run(site.device("old", key).register())
+    (former,) = site.listed()
+    site.operate("rename", "old", "new")
+    until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    keys = {"new": key, "old": site.key("old", "second")}
+    for name in order:
+        site.side.run(site.device(name, keys[name]).register())
+    ids = {each.endpoint_name: each.device_id for each in site.listed()}
+    assert ids["new"] == former.device_id != ids["old"]
+    connection = site.services.connections.connection
+    until(lambda: all(connection(device_id).is_reachable for device_id in ids.values()))
+    # A restart finds both by what is stored.
+    site.server.restart()
+    kept = site.services.connections
+    assert {name: kept.connection(device_id).connection.protocol for name, device_id in ids.items()} == {
+        "new": "coaps",
+        "old": "coaps",
+    }
