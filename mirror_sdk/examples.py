@@ -74,6 +74,20 @@ def connect() -> MirrorClient:
     return _own_server().client()
 
 
+def start_mirror_with_coap() -> DemoServer:
+    """Start a mirror of this program's own, to which real devices come over CoAP from this machine.
+
+    It has no simulated devices. Its time stands still until its bench advances it. It ends when it is closed, or with
+    this program.
+
+    Raises:
+        DemoError: What it needs is not installed, or it does not start.
+    """
+    mirror = DemoServer(devices=0, pace=0, coap=True, quiet=True)
+    atexit.register(mirror.close)
+    return mirror
+
+
 def style_plots() -> None:
     """Have matplotlib's plots of this program read well on light and on dark pages: no background, middle colours.
 

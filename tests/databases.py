@@ -27,7 +27,25 @@ ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 SAME_ON_EVERY_DATABASE = (
     # Decisions and simulated devices in memory.
     "server/core/test_pure_decisions.py",
-    "server/devices/",
+    "server/devices/test_device_models.py",
+    "server/devices/test_simulator_bench.py",
+    "server/devices/test_simulator_commands.py",
+    "server/devices/test_simulator_outbox.py",
+    "server/devices/test_simulator_restart.py",
+    "server/devices/test_simulator_rhythms.py",
+    "server/devices/test_simulator_rooms.py",
+    # Sockets, codecs, and what is decided of real devices.
+    "server/devices/lwm2m/test_coap.py",
+    "server/devices/lwm2m/test_coap_dtls.py",
+    "server/devices/lwm2m/test_coap_hostile.py",
+    "server/devices/lwm2m/test_coap_sockets.py",
+    "server/devices/lwm2m/test_device_command.py",
+    "server/devices/lwm2m/test_device_wire.py",
+    "server/devices/lwm2m/test_fleet.py",
+    "server/devices/lwm2m/test_links.py",
+    "server/devices/lwm2m/test_payloads.py",
+    "server/devices/lwm2m/test_registration_parameters.py",
+    "server/devices/lwm2m/test_requests_to_devices.py",
     # What is refused, described, shown or bounded before anything is stored or read.
     "server/description/",
     "server/interface/test_bodies.py",

@@ -43,6 +43,11 @@ from mirror_sdk.lab.laboratory import BESIDE, run_lab
     help="Open a widget beside the first notebook, running: the events (watcher) or all devices (fleet). Its notebook,"
     " beside_watcher.ipynb or beside_fleet.ipynb, is made anew.",
 )
+@click.option(
+    "--coap",
+    is_flag=True,
+    help="Have four real devices too: programs that come by CoAP from this machine, and end with the mirror.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
 def lab(
@@ -53,6 +58,7 @@ def lab(
     beside: str | None,
     port: int | None,
     no_browser: bool,
+    coap: bool,
 ) -> None:
     """Start a mirror with simulated devices, and JupyterLab on the notebooks.
 
@@ -67,6 +73,7 @@ def lab(
     \b
       mirror lab --devices 50 --database fleet.db
       mirror lab --beside watcher
+      mirror lab --coap
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
     options = ["--no-browser"] if no_browser else []
@@ -79,6 +86,7 @@ def lab(
             seed=seed,
             database=database,
             beside=beside,
+            coap=coap,
             options=options,
             say=click.echo,
         )

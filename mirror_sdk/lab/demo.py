@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +23,7 @@ SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual
 DEMO_KEY_VARIABLE = "MIRROR_DEMO_KEY"
 
 _EXPORT = re.compile(rf"export ({HOST_VARIABLE}|{KEY_VARIABLE})=(\S+)")
+_DEVICES = re.compile(r"# Real devices: (\S+)")
 _LOOK_SECONDS = 0.1
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 15.0
@@ -29,6 +31,10 @@ _STOP_SECONDS = 15.0
 
 class DemoError(Exception):
     """Something that is needed is missing or did not start; the message says what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        """A notebook shows what to do, and nothing else."""
+        return [str(self)]
 
 
 class DemoServer:
@@ -38,14 +44,32 @@ class DemoServer:
         devices: How many simulated devices there are at least.
         seed: What they are made from.
         database: The file that keeps the state for the next time; ``None`` for none.
+        coap: Whether real devices can come too, by CoAP from this machine.
+        pace: How many seconds of its time pass by themselves in a second.
+        quiet: Whether its log is dropped, which is else in that of this program.
+
+    Attributes:
+        coap_url: Where they come, ``coap://HOST:PORT``; empty where they cannot.
 
     Raises:
         DemoError: The server is not installed, or does not start.
     """
 
-    def __init__(self, *, devices: int = 12, seed: int = 0, database: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        devices: int = 12,
+        seed: int = 0,
+        database: Path | None = None,
+        coap: bool = False,
+        pace: float = 1,
+        quiet: bool = False,
+    ) -> None:
         check_installed("mirror_server.cli", "uvicorn", extra="server")
-        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", "--stop-with-stdin"]
+        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}", "--stop-with-stdin"]
+        if coap:
+            check_installed("aiocoap", extra="lwm2m")
+            options.append("--coap=127.0.0.1:0")
         if database is not None:
             options.append(f"--database=sqlite:///{database.resolve()}")
         self._process = subprocess.Popen(  # noqa: S603 - our own program, by this very interpreter
@@ -53,10 +77,12 @@ class DemoServer:
             env={name: value for name, value in os.environ.items() if name != DEMO_KEY_VARIABLE},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
             text=True,
             # A Ctrl-C in the terminal, or one that interrupts a notebook, is not for it.
             start_new_session=True,
         )
+        self.coap_url = ""
         try:
             self.environment: dict[str, str] = self._read_environment()
             self._wait_until_ready()
@@ -92,13 +118,19 @@ class DemoServer:
         guard = threading.Timer(_READY_SECONDS, self._process.kill)
         guard.start()
         try:
-            exports = (_EXPORT.match(line) for line in self._process.stdout or ())
+            exports = (_EXPORT.match(line) for line in self._lines())
             found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
         finally:
             guard.cancel()
         if found.keys() != {HOST_VARIABLE, KEY_VARIABLE}:
             raise DemoError("the server did not start; 'mirror-server demo' shows why")
         return found
+
+    def _lines(self) -> Iterator[str]:
+        for line in self._process.stdout or ():
+            if told := _DEVICES.match(line):
+                self.coap_url = told[1]
+            yield line
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS

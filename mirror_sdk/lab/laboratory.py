@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from mirror_sdk.lab.demo import DemoServer, check_installed
+from mirror_sdk.lab.real_devices import RealDevices
 
 BESIDE = {"watcher": "EventWatcher", "fleet": "FleetMap"}
 """The widgets that can stand beside the notebook, by what an option calls them."""
@@ -31,6 +32,7 @@ def run_lab(
     seed: int,
     database: Path | None,
     beside: str | None,
+    coap: bool,
     options: Sequence[str],
     say: Callable[[str], None],
 ) -> int:
@@ -42,6 +44,7 @@ def run_lab(
         seed: What they are made from.
         database: The file that keeps the state for the next time; ``None`` for none.
         beside: What stands beside the notebook, see :data:`BESIDE`; ``None`` for nothing.
+        coap: Whether there are a few real devices too, which come by CoAP from this machine.
         options: Further options of ``jupyter lab``.
         say: Told, line by line, what runs.
 
@@ -52,13 +55,18 @@ def run_lab(
         DemoError: JupyterLab or the server is not installed, or does not start.
     """
     check_installed("jupyterlab", "jupyter_server_proxy", extra="notebook")
-    with closing(DemoServer(devices=devices, seed=seed, database=database)) as server:
+    with ExitStack() as running:
+        server = running.enter_context(closing(DemoServer(devices=devices, seed=seed, database=database, coap=coap)))
         say(f"Mirror with {server.count_devices()} simulated devices: {server.base_url}")
+        if coap:
+            client = running.enter_context(server.client())
+            real = running.enter_context(closing(RealDevices(server.coap_url, client)))
+            say(f"Real devices, by {server.coap_url}: {', '.join(real.names)}")
         say(f"Database: {'temporary' if database is None else database.resolve()}")
         say(f"Notebooks: {notebooks[0].parent.resolve()}")
         environment = os.environ | server.environment | ({BESIDE_VARIABLE: beside} if beside else {})
-        with _child(_lab_command(notebooks[0], beside, options), env=environment) as lab:
-            return lab.wait()
+        lab = running.enter_context(_child(_lab_command(notebooks[0], beside, options), env=environment))
+        return lab.wait()
 
 
 def _lab_command(first: Path, beside: str | None, options: Sequence[str]) -> list[str]:

@@ -114,6 +114,7 @@ class Grid(LazyModule):
         self._shown: dict[str, Row] = {}
         self._on_page: dict[str, dict[str, Any]] = {}
         self._table_lock = threading.Lock()
+        self._is_heard = False
         super().__init__(
             columns=[column.for_page for column in columns],
             label=label,
@@ -183,6 +184,9 @@ class Grid(LazyModule):
     def _tell(self, changed: Sequence[str], gone: Sequence[str], *, all_of_them: bool) -> None:
         rows = list(self._on_page.values())
         self.table.update(version=self.table["version"] + 1, rows=rows)
+        if not self._is_heard:
+            # A page that opens asks for them. While a cell runs the kernel may hear that at its end alone.
+            self.send_state("table")
         if all_of_them or len(changed) == len(rows):
             self.send({**self.table, "all": True})
         else:
@@ -192,6 +196,7 @@ class Grid(LazyModule):
     def _hear(self, _: object, content: Any, __: object) -> None:
         """A page tells which version it has, when it opens and when it missed one."""
         with self._table_lock:
+            self._is_heard = True
             if isinstance(content, dict) and content.get("have") != self.table["version"]:
                 self.send({**self.table, "all": True})
 

@@ -24,6 +24,7 @@ from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.options import clock_option, coap_option, seed_option, settings_options
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
+from mirror_server.standard_input import stop_with_stdin
 from mirror_server.store.database import Database
 from mirror_server.store.url import is_postgresql, path_of, shown
 
@@ -162,7 +163,7 @@ def demo(
     go on with it after the next start. To have another key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
     # Loads what serves, which a signal that raises must not interrupt.
-    from mirror_server.web.serve import stop_with_stdin  # noqa: PLC0415
+    import mirror_server.web.serve  # noqa: F401, PLC0415
 
     # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
+from mirror_sdk.wire.subscriptions import RULES_CHANGED, PresubscriptionRule, SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import events
 from mirror_server.core.errors import Refusal, unknown_device
@@ -194,8 +194,9 @@ class SubscriptionService:
                     endpoint_type=device.endpoint_type,
                 )
             ]
-            paths = [path for path in observable if any(rule.matches_path(path) for rule in matching)]
-            subscriptions.add_presubscribed(session, app_id, device.device_id, paths)
+            first = {path: _first(matching, path) for path in observable}
+            positions = {path: position for path, position in first.items() if position is not None}
+            subscriptions.add_presubscribed(session, app_id, device.device_id, positions)
 
     def _parse(self, app_id: str, text: str) -> PresubscriptionRules:
         known_text, parsed = self._parsed.get(app_id, ("", None))
@@ -211,6 +212,11 @@ class SubscriptionService:
     def _wake_after_commit(self, session: Session, device_id: str) -> None:
         session.after_commit(lambda: self._wake(device_id))
         session.notify(f"{WAITING} {device_id}")
+
+
+def _first(rules: Sequence[PresubscriptionRule], path: str) -> int | None:
+    """The place of the first rule that is about a resource; ``None`` where none is."""
+    return next((place for place, rule in enumerate(rules) if rule.matches_path(path)), None)
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:

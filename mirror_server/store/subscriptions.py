@@ -8,7 +8,7 @@ and is asked again, which is no news to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from mirror_server.store import revisions
 from mirror_server.store.session import Session, parts
 
 _FORGOTTEN = (
-    "SELECT s.device_id, s.path FROM subscriptions s JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
-    " WHERE s.state = 'active' AND r.observing = 0"
+    "SELECT s.device_id, s.path, s.position FROM subscriptions s"
+    " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path WHERE s.state = 'active' AND r.observing = 0"
 )
 """What the device is to observe, and may not observe any more."""
 
@@ -68,13 +68,20 @@ def delete_rules(session: Session, app_id: str) -> None:
     session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
 
 
-def add_presubscribed(session: Session, app_id: str, device_id: str, paths: Iterable[str]) -> None:
-    """Want these resources for an application, where it has no subscription of them, or one that ended."""
+def add_presubscribed(session: Session, app_id: str, device_id: str, positions: Mapping[str, int]) -> None:
+    """Want these resources for an application, where it has no subscription of them, or one that ended.
+
+    Args:
+        session: The transaction.
+        app_id: The application.
+        device_id: The device.
+        positions: The resources, each with the place of the first rule that says so: what comes first is asked first.
+    """
     session.run_many(
-        "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
-        " VALUES (?, ?, ?, 0, 'wanted') ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0,"
-        " state = 'wanted', ended_at = NULL WHERE subscriptions.state = 'ended'",
-        [(device_id, path, app_id) for path in paths],
+        "INSERT INTO subscriptions (device_id, path, app_id, single, state, position)"
+        " VALUES (?, ?, ?, 0, 'wanted', ?) ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0,"
+        " state = 'wanted', ended_at = NULL, position = excluded.position WHERE subscriptions.state = 'ended'",
+        [(device_id, path, app_id, position) for path, position in positions.items()],
     )
 
 
@@ -179,10 +186,11 @@ def clear_ended(session: Session, device_id: str) -> None:
 
 
 def wanted_paths(session: Session, device_id: str) -> list[str]:
-    """The resources for which the device is to be sent a subscribe command."""
+    """The resources for which the device is to be sent a subscribe command, in the order of the rules."""
     rows = session.rows(
-        "SELECT path FROM subscriptions WHERE device_id = :device_id AND state = 'wanted'"
-        f" UNION SELECT path FROM ({_FORGOTTEN} AND s.device_id = :device_id) AS forgotten ORDER BY path",
+        "SELECT path FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id AND state = 'wanted'"
+        f" UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id) AS forgotten) AS wanted"
+        " GROUP BY path ORDER BY min(position), path",
         device_id=device_id,
     )
     return [row[0] for row in rows]

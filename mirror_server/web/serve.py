@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -107,18 +105,6 @@ def listen(host: str, port: int) -> socket.socket:
         cure = "choose another port with --port" if is_of_port else "choose an address of this machine with --host"
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
     return listener
-
-
-def stop_with_stdin() -> None:
-    """Have SIGTERM sent to this process when its standard input ends, as it does when the program behind it ends."""
-
-    def run() -> None:
-        # Not through sys.stdin: its lock would be held when the interpreter ends.
-        while os.read(0, 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 def serve(services: Services, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:

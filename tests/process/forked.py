@@ -31,7 +31,7 @@ class Forked:
         finally:
             os._exit(0)
 
-    def result(self, seconds: float = 60) -> Any:
+    def result(self, seconds: float = 120) -> Any:
         """What it gave; where it does not end in time, it is ended."""
         deadline = time.monotonic() + seconds
         told = b""

@@ -12,6 +12,8 @@ from process_server import child_environment, wait_until
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
+START_SECONDS = 120
+"""JupyterLab, its extensions and a kernel are a lot to start on a slow machine."""
 
 
 class JupyterProcess:
@@ -31,14 +33,16 @@ class JupyterProcess:
         return self.output_path.read_text()
 
     def find(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found: re.Match[str] = wait_until(lambda: pattern.search(self.output), f"{pattern.pattern} in the output", 60)
+        found: re.Match[str] = wait_until(
+            lambda: pattern.search(self.output), f"{pattern.pattern} in the output", START_SECONDS
+        )
         return found
 
     def close(self) -> None:
         """Stop it, and with it server and kernels."""
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(40)
+        self.process.wait(START_SECONDS)
 
 
 class Lab(JupyterProcess):
@@ -53,8 +57,8 @@ class Lab(JupyterProcess):
         """Ask JupyterLab, once it answers."""
         address, _, token = self.find(ADDRESS).groups()
         headers = {"Authorization": f"token {token}"}
-        with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30) as http:
-            wait_until(lambda: _is_up(http), "JupyterLab to answer", 60)
+        with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=START_SECONDS) as http:
+            wait_until(lambda: _is_up(http), "JupyterLab to answer", START_SECONDS)
             return http.request(method, path, **options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import databases
 import httpx
-from process_server import ServerProcess
+from process_server import PATIENCE_SECONDS, ServerProcess
 
 SWITCH = "/3311/0/5850"
 
@@ -40,7 +40,7 @@ class Load:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -85,7 +85,7 @@ class Reader:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

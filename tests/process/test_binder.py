@@ -67,7 +67,7 @@ class Session:
         self.host, self.key = self.process.stdout.readline().split()
 
     def end(self) -> int:
-        self.process.communicate("\n", timeout=20)
+        self.process.communicate("\n", timeout=60)
         return self.process.returncode
 
 
@@ -83,12 +83,12 @@ def test_start_sets_the_way_to_a_mirror_that_ends_with_the_command(tmp_path: Pat
     try:
         wait_until(lambda: answers(session.host), "an answer of the mirror")
         headers = {"Authorization": f"Bearer {session.key}"}
-        listed = httpx.get(f"{session.host}/v3/devices", headers=headers, timeout=10, trust_env=False).json()["data"]
+        listed = httpx.get(f"{session.host}/v3/devices", headers=headers, timeout=60, trust_env=False).json()["data"]
         assert len(listed) == 12
         assert [path.name for path in tmp_path.iterdir() if KEY.search(_text(path))] == []
     finally:
         assert session.end() == 0
-    wait_until(lambda: not answers(session.host), "the mirror to stop", 20)
+    wait_until(lambda: not answers(session.host), "the mirror to stop")
 
 
 @pytest.mark.parametrize("failing", ["mirror-server that ends", "no mirror-server"])

@@ -29,7 +29,7 @@ def run_connecting(**variables: str) -> list[str]:
         env=environment_without_mirror() | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -65,7 +65,7 @@ print(examples.connect().base_url == AsyncMirrorClient.from_env().base_url)
         env=environment_without_mirror(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert run.stdout.splitlines() == [STARTED, "True"]
@@ -78,7 +78,7 @@ def test_a_mirror_elsewhere_is_never_replaced() -> None:
         env=environment_without_mirror() | {"API_HOST": "https://mirror.invalid", "API_KEY": "ak_real"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert run.stdout.splitlines() == ["https://mirror.invalid not asked"] * 2
@@ -93,7 +93,7 @@ def test_the_first_notebook_runs_to_its_end_where_no_mirror_is(tmp_path: Path) -
         env=environment_without_mirror() | {"JUPYTER_RUNTIME_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-4000:]

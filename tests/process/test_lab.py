@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from process_lab import ADDRESS, MIRROR, Lab
-from process_server import answers, child_environment, wait_until
+from process_server import PATIENCE_SECONDS, answers, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
 from mirror_sdk.examples import list_notebooks
@@ -51,10 +51,22 @@ def test_lab_serves_the_first_notebook_and_stops_everything_at_a_signal(lab: Lab
     assert answers(mirror)
 
     lab.process.send_signal(signal_number)
-    assert lab.process.wait(40) == 0
+    assert lab.process.wait(PATIENCE_SECONDS) == 0
     assert not answers(mirror)
     with pytest.raises(httpx.TransportError):
         httpx.get(jupyter, trust_env=False, timeout=5)
+
+
+def test_a_lab_has_real_devices_too(tmp_path: Path) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    lab = Lab(tmp_path, "--coap")
+    try:
+        told = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
+        assert told[1] == "real-01, real-02, real-03, real-04"
+        lab.find(ADDRESS)
+    finally:
+        lab.close()
+    assert lab.process.returncode == 0
 
 
 def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: Lab) -> None:
@@ -76,7 +88,7 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -
     assert lines["lab"].replace("localhost", "127.0.0.1") == shared_lab.find(ADDRESS)[0]
     assert shared_lab.output.index("To access the server") < lines.start()
 
-    with httpx.Client(trust_env=False, timeout=30, follow_redirects=True) as visitor:
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as visitor:
         shown = visitor.get(lines["page"])
     assert shown.status_code == 200
     assert "<title>" in shown.text
@@ -85,7 +97,7 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -
         assert len(client.list_devices()) == 3
     assert key not in shared_lab.output
 
-    with httpx.Client(trust_env=False, timeout=30, follow_redirects=True) as visitor:
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as visitor:
         visitor.get(lines["lab"])
         at_a_device = visitor.get(lines["page"].partition("?")[0], params={"device": "0a1b"})
     assert at_a_device.url.fragment == f"key={key}&device=0a1b"
@@ -95,7 +107,7 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -
     shared_lab.ask("DELETE", f"/api/kernels/{kernel}")
     assert of_kernel["API_PAGE"] == lines["page"].partition("?")[0]
 
-    stranger = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=30)
+    stranger = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=PATIENCE_SECONDS)
     assert stranger.status_code == 302
     assert "key" not in stranger.headers["Location"]
 
@@ -127,7 +139,7 @@ def test_everything_stops_when_jupyterlab_is_closed(lab: Lab) -> None:
     mirror = lab.find(MIRROR)[1]
     assert answers(mirror)
     assert lab.ask("POST", "/api/shutdown").status_code == 200
-    assert lab.process.wait(40) == 0
+    assert lab.process.wait(PATIENCE_SECONDS) == 0
     assert not answers(mirror)
 
 
@@ -136,9 +148,9 @@ def test_the_mirror_does_not_outlive_a_lab_that_is_killed(lab: Lab) -> None:
     mirror = lab.find(MIRROR)[1]
     jupyter_pid = _child_of(lab.process.pid, "jupyterlab")
     lab.process.kill()
-    lab.process.wait(10)
+    lab.process.wait(PATIENCE_SECONDS)
     os.kill(jupyter_pid, signal.SIGTERM)
-    wait_until(lambda: not answers(mirror), "the server to stop", 20)
+    wait_until(lambda: not answers(mirror), "the server to stop")
 
 
 def test_a_given_database_keeps_the_fleet_and_what_is_known_of_it(tmp_path: Path) -> None:
@@ -178,7 +190,7 @@ def test_lab_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
         env=child_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert run.returncode == 1

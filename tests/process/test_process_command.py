@@ -23,7 +23,7 @@ _KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})")
 
 def status(url: str, key: str, path: str = "/v3/devices") -> int:
     headers = {"Authorization": f"Bearer {key}"}
-    return httpx.get(f"{url}{path}", headers=headers, timeout=10, trust_env=False).status_code
+    return httpx.get(f"{url}{path}", headers=headers, timeout=60, trust_env=False).status_code
 
 
 def assert_one_line_error(finished: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -113,11 +113,11 @@ def test_run_takes_settings_from_the_environment_and_answers_as_soon_as_its_addr
     child = Child("run", stderr_path=tmp_path / "stderr.txt", **variables)
     try:
         url = child.read_line().removeprefix(f"Serving {database_url} on ")
-        assert httpx.get(f"{url}/healthz", timeout=10, trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/healthz", timeout=60, trust_env=False).status_code == 200
         created = run_command("keys", "create", "admin", "--scope", "admin", MIRROR_DATABASE=database_url)
         headers = {"Authorization": f"Bearer {created.stdout.strip()}"}
 
-        with httpx.Client(base_url=url, headers=headers, timeout=10, trust_env=False) as client:
+        with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
             assert client.get("/sim/v1/clock").json()["manual"] is True
             assert len(client.get("/sim/v1/devices").json()["data"]) == 1
     finally:
@@ -136,7 +136,7 @@ def test_printed_address_of_an_ipv6_host_can_be_used(tmp_path: Path) -> None:
     )
     try:
         url = child.read_line().rpartition(" on ")[2]
-        assert httpx.get(f"{url}/healthz", timeout=10, trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/healthz", timeout=60, trust_env=False).status_code == 200
     finally:
         child.kill()
 
@@ -205,7 +205,7 @@ def test_demo_prints_two_lines_that_work_and_removes_its_folder(
         assert list(tmp_path.glob("mirror-demo-*"))
         if not at_once:
             headers = {"Authorization": f"Bearer {exports['API_KEY']}"}
-            listed = httpx.get(f"{exports['API_HOST']}/v3/devices", headers=headers, timeout=10, trust_env=False)
+            listed = httpx.get(f"{exports['API_HOST']}/v3/devices", headers=headers, timeout=60, trust_env=False)
             assert len(listed.json()["data"]) == 3
 
         child.send(signal_number)
@@ -239,5 +239,5 @@ def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server) -> Non
         server = start_server("--failed-keys-per-minute", "1", *options)
         for address in ("203.0.113.1", "203.0.113.2"):
             headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": address}
-            answered = httpx.get(f"{server.url}/v3/devices", headers=headers, trust_env=False).status_code
+            answered = httpx.get(f"{server.url}/v3/devices", headers=headers, timeout=60, trust_env=False).status_code
         assert answered == code

@@ -27,7 +27,7 @@ def judge(folder: Path, *arguments: str, **variables: str) -> str:
         env=child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **variables),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert said.returncode == 0, said.stdout + said.stderr

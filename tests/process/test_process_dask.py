@@ -240,9 +240,9 @@ def test_workers_wait_while_the_server_sends_to_others(tmp_path: Path) -> None:
             with dask.config.set(scheduler="threads"):
                 waiting = threading.Thread(target=lambda: found.append(frame.compute()))
                 waiting.start()
-            wait_until(lambda: server.stderr.count("status=429") >= 2, "two refusals", 30)
+            wait_until(lambda: server.stderr.count("status=429") >= 2, "two refusals")
             assert not found
-        waiting.join(60)
+        waiting.join(120)
         assert [len(one) for one in found] == [14]
     finally:
         server.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from process_server import Application, ServerProcess
+from process_server import PATIENCE_SECONDS, Application, ServerProcess
 
 pytestmark = pytest.mark.process
 
@@ -15,7 +15,7 @@ LIMIT_BYTES = 1024 * 1024
 
 
 def send(server: ServerProcess, key: str, start: str, *headers: str, body: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
     lines = [f"{start} HTTP/1.1", "Host: mirror", f"Authorization: Bearer {key}", *headers, "", ""]
     connection.sendall("\r\n".join(lines).encode("latin-1") + body)
     return connection
@@ -60,7 +60,8 @@ def test_half_sent_requests_do_not_hold_up_the_stop(start_server: Callable[..., 
         application.json("GET", "/v3/devices")
         begun_at = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - begun_at < 5
+        # Less than a request may take.
+        assert time.monotonic() - begun_at < 20
 
 
 @pytest.mark.parametrize("secret", ["\u00e9" * 43, "\u00b2" * 43, "A" * 42 + "\u00ff"], ids=["é", "²", "one ÿ"])

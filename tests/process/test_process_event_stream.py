@@ -71,4 +71,4 @@ def test_a_stream_ends_when_the_server_stops(start_server: Any) -> None:
         assert next(lines).startswith("retry:")
         server.child.send(15)
         assert not [line for line in lines if line]
-    assert server.child.wait(10) == 0
+    assert server.child.wait() == 0

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
-from process_server import Application, ServerProcess, child_environment, wait_until
+from ports import free_port
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, child_environment, wait_until
 
 from mirror_sdk.example_app import presubscriptions
 
 pytestmark = pytest.mark.process
 
 TEMPERATURE = "/3303/0/5700"
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def test_it_tells_what_the_chosen_resources_report(
         assert app.stdout.readline().split()[2:] == [mine, TEMPERATURE, "25.0"]
         app.send_signal(signal.SIGTERM)
         assert app.stdout.readline() == "stopped\n"
-        assert app.wait(20) == 0
+        assert app.wait(PATIENCE_SECONDS) == 0
         assert app.stderr is not None
         assert app.stderr.read() == ""
     assert application.http.get("/v2/notification/callback").status_code == 404
@@ -85,7 +78,7 @@ def test_what_is_missing_or_wrong_is_told_in_a_line(
     app_environment: Callable[..., dict[str, str]], settings: dict[str, str], word: str
 ) -> None:
     with start(app_environment(**settings)) as app:
-        assert app.wait(20) == 1
+        assert app.wait(PATIENCE_SECONDS) == 1
         assert app.stderr is not None
         (line,) = app.stderr.read().splitlines()
     assert word in line

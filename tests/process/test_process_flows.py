@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from process_server import Application, ServerProcess, child_environment, decoded, wait_until
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, child_environment, decoded, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -17,7 +17,7 @@ _READER = """
 import sys, httpx
 url, key, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 after, uids = 0, []
-with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=20, trust_env=False) as client:
+with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as client:
     while after < last:
         answer = client.get("/v2/notification/pull", params={"after": after, "hold": 5})
         after = int(answer.headers["Mirror-Cursor"])
@@ -174,7 +174,7 @@ def test_two_reader_processes_with_one_key_both_get_every_event_once(shared_serv
         body = {"value": str(30 + number)}
         application.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json=body)
 
-    outputs = [reader.communicate(timeout=30)[0].split() for reader in readers]
+    outputs = [reader.communicate(timeout=PATIENCE_SECONDS)[0].split() for reader in readers]
     uids = [entry["uid"] for _, entry in application.entries()]
     assert len(set(uids)) == len(uids) == last
     assert outputs == [uids, uids]

@@ -15,19 +15,21 @@ from functools import partial
 
 import httpx
 import pytest
-from process_server import Application, ServerProcess, wait_until
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until, wait_until_quick
 
 pytestmark = pytest.mark.process
 
 SWITCH = "/3311/0/5850"
 POLLS = 200
+BEFORE_THE_END_SECONDS = 30
+"""Less than a poll is held here: what happens in this time is not its end."""
 
 
 class HeldPoll:
     """A poll on a connection of its own, sent without waiting for the answer."""
 
     def __init__(self, server: ServerProcess, key: str, query: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
         request = f"GET /v2/notification/pull?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
         self.socket.sendall(request.encode())
 
@@ -92,18 +94,14 @@ def test_200_held_polls_leave_the_mirror_readable_and_wake_together(
     last_seq = len(list(application.entries()))
     held = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
 
-    slowest_seconds = 0.0
     for _ in range(50):
-        begun_at = time.monotonic()
-        application.json("GET", f"/v3/devices/{device_id}/echo")
-        slowest_seconds = max(slowest_seconds, time.monotonic() - begun_at)
-    assert slowest_seconds < 1
+        wait_until_quick(lambda: application.json("GET", f"/v3/devices/{device_id}/echo"), 1)
     assert answered(held) == 0
 
-    begun_at = time.monotonic()
     application.write(device_id, SWITCH, "1", "wake")
+    # All of them, long before their time is over.
+    wait_until(lambda: answered(held) == POLLS, "all polls to wake", BEFORE_THE_END_SECONDS)
     answers = [poll.answer() for poll in held]
-    assert time.monotonic() - begun_at < 5
     assert {status for status, _ in answers} == {200}
     assert len({body for _, body in answers}) == 1
     assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
@@ -118,7 +116,7 @@ def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(
     gone = hold_plain(polls, shared_server, application)
 
     gone.close()
-    wait_until(lambda: application.poll(hold=0).status_code == 204, "the plain poll to be free again")
+    wait_until(lambda: application.poll(hold=0).status_code == 204, "the plain poll to be free", BEFORE_THE_END_SECONDS)
 
     application.write(device_id, SWITCH, "1", "after-gone")
     application.response("after-gone")
@@ -132,7 +130,9 @@ def test_clients_that_go_away_one_after_another_leave_nothing_behind(
     for _ in range(20):
         poll = hold_plain(polls, shared_server, application)
         poll.close()
-        wait_until(lambda: application.poll(hold=0).status_code != 409, "the plain poll to be free again")
+        wait_until(
+            lambda: application.poll(hold=0).status_code != 409, "the plain poll to be free", BEFORE_THE_END_SECONDS
+        )
 
     assert application.poll(hold=0).status_code == 204
 
@@ -157,7 +157,8 @@ def test_stopping_answers_held_polls_with_204_and_ends_soon(start_server, polls:
     begun_at = time.monotonic()
     exit_code = server.stop(signal_number)
 
-    assert time.monotonic() - begun_at < 3
+    assert time.monotonic() - begun_at < BEFORE_THE_END_SECONDS
+    assert "graceful shutdown exceeded" not in server.stderr, "it waited for the polls"
     assert exit_code == 0
     assert Counter(poll.answer() for poll in held) == {(204, b""): len(held)}
     assert "Traceback" not in server.stderr
@@ -191,9 +192,9 @@ def test_stopping_under_load_tells_nobody_that_an_accepted_write_failed(start_se
     ]
     for thread in threads:
         thread.start()
-    assert enough.wait(20)
+    assert enough.wait(PATIENCE_SECONDS)
 
     assert server.stop() == 0
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
     assert set(answers) <= {202, 429}

@@ -11,7 +11,7 @@ from functools import partial
 import databases
 import pytest
 from process_load import SWITCH, Load, Reader, pending_without_command
-from process_server import ServerProcess, decoded, wait_until
+from process_server import PATIENCE_SECONDS, ServerProcess, decoded, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -45,7 +45,7 @@ def test_what_waits_when_the_server_is_killed_goes_on_when_it_is_back(start_serv
     while application.poll(hold=0).status_code == 200:
         pass
     requested_at = application.resource(device_id, SWITCH)["desired"]["requested_at"]
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as held:
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)) as held:
         held.sendall(
             f"GET /v2/notification/pull?hold=55 HTTP/1.1\r\nAuthorization: Bearer {application.key}\r\n\r\n".encode()
         )
@@ -124,7 +124,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
 
     saw_pending = 0
     for _ in range(KILLS):
-        wait_until(partial(enough, accepted() + chance.randint(5, 150)), "requests to be accepted", seconds=20)
+        wait_until(partial(enough, accepted() + chance.randint(5, 150)), "requests to be accepted")
         threading.Event().wait(chance.random() * 0.02)
         server.kill()
         assert pending_without_command(server) == []
@@ -134,7 +134,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
         load.stop()
 
     placed = [async_id for load in loads for async_id in load.accepted]
-    wait_until(lambda: len(application.responses()) >= len(placed), "all async responses", seconds=20)
+    wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
     uids: dict[str, list[str]] = {}
     for kind, entry in application.entries():
         uids.setdefault(kind, []).append(entry["uid"])

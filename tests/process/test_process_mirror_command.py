@@ -237,7 +237,7 @@ def test_names_are_completed(application: Application, shared_server: ServerProc
     )
     program = "from mirror_sdk.cli import main; main(prog_name='mirror')"
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert f"plain,{application.name}" in ended.stdout.split()
 
@@ -405,7 +405,7 @@ def test_an_interrupted_plan_shows_what_was_sent(
         while not json.loads(run("requests", "--json").stdout):
             assert applying.poll() is None
         applying.send_signal(signal.SIGINT)
-        output, _ = applying.communicate(timeout=60)
+        output, _ = applying.communicate(timeout=120)
     assert applying.returncode == 1
     (row,) = json.loads(output)
     assert row["status"] in {"pending", "unknown"}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from process_server import child_environment, wait_until
+from process_server import PATIENCE_SECONDS, child_environment, wait_until
 from recording_readers import READERS
 
 from mirror_sdk import Bench, MirrorClient
@@ -92,7 +92,7 @@ def test_a_recording_over_kills_of_the_server_is_complete(server, client, change
     with client.record(folder) as recorder:
         for beginning in (1, 11, 21):
             change(*range(beginning, beginning + 10))
-            wait_until(lambda last=beginning + 9: last in observed(folder), "the recorder to catch up", 30)
+            wait_until(lambda last=beginning + 9: last in observed(folder), "the recorder to catch up")
             server.kill()
             server.start()
             assert recorder.is_running
@@ -104,11 +104,11 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss(start_reco
     for beginning in (1, 21, 41):
         recorder = start_recorder()
         change(*range(beginning, beginning + 10))
-        wait_until(lambda some=beginning + 2: some in observed(folder), "a part of it to be recorded", 30)
+        wait_until(lambda some=beginning + 2: some in observed(folder), "a part of it to be recorded")
         running, before = seen(folder), read_recording(folder)["seq"].tolist()
         assert running == before[: len(running)]
         recorder.send_signal(signal.SIGKILL)
-        recorder.wait(20)
+        recorder.wait(PATIENCE_SECONDS)
         change(*range(beginning + 10, beginning + 20))
     killed, left = seen(folder), read_recording(folder)["seq"].tolist()
     assert killed == left[: len(killed)]
@@ -118,7 +118,7 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss(start_reco
     assert seen(folder) == left
     last = start_recorder()
     last.send_signal(signal.SIGTERM)
-    output, _ = last.communicate(timeout=30)
+    output, _ = last.communicate(timeout=PATIENCE_SECONDS)
     assert last.returncode == 0
     assert output.startswith("complete from ")
     assert observed(folder) == list(range(1, 61))
@@ -132,11 +132,11 @@ def test_rules_of_a_killed_recorder_are_taken_away_by_the_next_one(start_recorde
     killed = start_recorder("--path", "/3303/*", "--subscribe")
     assert [rule.resource_path for rule in client.get_presubscriptions()] == [None, ["/3303/*"]]
     killed.send_signal(signal.SIGKILL)
-    killed.wait(20)
+    killed.wait(PATIENCE_SECONDS)
     assert len(client.get_presubscriptions()) == 2
     last = start_recorder("--path", "/3303/*")
     last.send_signal(signal.SIGTERM)
-    output, _ = last.communicate(timeout=30)
+    output, _ = last.communicate(timeout=PATIENCE_SECONDS)
     assert output.startswith("complete from ")
     assert client.get_presubscriptions() == others
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 import httpx
 import pandas as pd
 import pytest
+from ports import free_port
 from process_server import ServerProcess, child_environment, wait_until
 
 from mirror_sdk import Bench, MirrorClient
@@ -58,7 +58,7 @@ class Script:
 
     def end(self, typed: str | None = None) -> list[str]:
         """The lines it prints to its end, which is to come without a complaint."""
-        printed, _ = self.process.communicate(typed, timeout=60)
+        printed, _ = self.process.communicate(typed, timeout=120)
         complaints = self.complaints.read_text()
         assert (self.process.returncode, complaints) == (0, ""), complaints
         return printed.splitlines()
@@ -294,7 +294,7 @@ def test_states_and_events_are_served_by_flask(scripts: Scripts, bench: Bench) -
             values = [event["value"] for event in web.get("/lately").json() if event["device_id"] == device_id]
             return 21.5 in [value["value"] for value in values if value]
 
-        wait_until(serves, "the application", 20)
+        wait_until(serves, "the application")
         bench.set_value(device_id, TEMPERATURE, 21.5)
         wait_until(came, "the event")
         state = web.get("/devices/flask-room").json()
@@ -304,12 +304,6 @@ def test_states_and_events_are_served_by_flask(scripts: Scripts, bench: Bench) -
     complaints = script.complaints.read_text()
     assert "Traceback" not in complaints
     assert "Warning:" not in complaints
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def test_a_light_follows_its_door_on_a_loop(scripts: Scripts, bench: Bench) -> None:

@@ -43,7 +43,7 @@ def test_the_vendors_sdk_runs_unmodified(demo_environment: dict[str, str]) -> No
         env=child_environment(**demo_environment),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     steps = dict(map(json.loads, run.stdout.splitlines()))

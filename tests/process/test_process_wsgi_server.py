@@ -58,7 +58,7 @@ def application(tmp_path: Path) -> Iterator[Application]:
 def hold_plain(pool: ThreadPoolExecutor, application: Application) -> Future[httpx.Response]:
     """A plain poll that is open for sure: others of its key are refused."""
     while True:
-        held = pool.submit(application.poll, hold=20)
+        held = pool.submit(application.poll, hold=55)
         wait_until(partial(open_or_answered, application, held), "the poll to be held")
         # It may have come while the other one that asks was open itself.
         if not held.done():
@@ -90,7 +90,7 @@ def test_held_poll_is_answered_when_something_arrives_and_leaves_others_served(a
 
         application.read(device_id, SWITCH, "wsgi-read")
 
-        (response,) = held.result(10).json()["async-responses"]
+        (response,) = held.result(30).json()["async-responses"]
     assert (response["id"], decoded(response["payload"])) == ("wsgi-read", "0")
     assert application.poll(hold=0).status_code == 204
 
@@ -116,4 +116,4 @@ def test_a_thread_for_each_request_does_not_use_up_open_files(application: Appli
     for _ in range(50):
         application.json("GET", "/v3/devices")
 
-    wait_until(lambda: open_files() < before + 20, "the files of ended requests to be closed", seconds=2)
+    wait_until(lambda: open_files() < before + 20, "the files of ended requests to be closed")

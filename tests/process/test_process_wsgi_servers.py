@@ -16,7 +16,7 @@ from pathlib import Path
 import databases
 import httpx
 import pytest
-from process_server import Application, child_environment, decoded, wait_until
+from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
 
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
@@ -26,6 +26,10 @@ pytestmark = pytest.mark.process
 
 LEVEL = "/3311/0/5851"
 MOST = 3
+BEFORE_THE_END_SECONDS = 30
+"""Less than a poll is held here: what happens in this time is not its end."""
+BEFORE_A_HEARTBEAT_SECONDS = 10
+"""A stream that writes one sees that nobody is there any more."""
 COMMANDS = {
     "gunicorn": "gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
     "workers": "gunicorn --workers 3 --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
@@ -58,14 +62,14 @@ class WsgiProcess:
                 stdout=log,
                 stderr=log,
             )
-        found = wait_until(lambda: re.search(r"http://127\.0\.0\.1:\d+", self.log_path.read_text()), "an address", 20)
+        found = wait_until(lambda: re.search(r"http://127\.0\.0\.1:\d+", self.log_path.read_text()), "an address")
         self.url = found[0]
-        wait_until(self._answers, f"an answer; it says: {self.log_path.read_text()}", 20)
+        wait_until(self._answers, f"an answer; it says: {self.log_path.read_text()}")
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.log_path.read_text()
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -78,7 +82,7 @@ class WsgiProcess:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module", params=["gunicorn", "waitress"])
@@ -127,18 +131,15 @@ def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
     with ThreadPoolExecutor(MOST) as pool:
-        held = [pool.submit(app.poll, after=after, hold=20) for _ in range(MOST)]
+        held = [pool.submit(app.poll, after=after, hold=55) for _ in range(MOST)]
         wait_until(lambda: f"mirror_open_polls {MOST}.0" in app.http.get("/metrics").text, "all polls to be open")
-        began = time.perf_counter()
-        for _ in range(20):
-            app.json("GET", f"/v3/devices/{device}/echo")
-        assert time.perf_counter() - began < 1
+        wait_until_quick(lambda: [app.json("GET", f"/v3/devices/{device}/echo") for _ in range(20)], 1)
         assert not any(poll.done() for poll in held)
         refused = app.poll(after=after, hold=5)
         assert (refused.status_code, refused.json()["reason"]) == (429, "TOO_MANY_POLLS")
         assert int(refused.headers["Retry-After"]) > 0
         app.read(device, LEVEL, "wake")
-        assert [poll.result(10).status_code for poll in held] == [200] * MOST
+        assert [poll.result(BEFORE_THE_END_SECONDS).status_code for poll in held] == [200] * MOST
     assert app.poll(after=after, hold=0).status_code == 200
 
 
@@ -146,7 +147,7 @@ def hang_up(server: WsgiProcess, application: Application, path: str, count: int
     """Send requests that are held, and close their connections when they are."""
     ask = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {application.key}\r\n\r\n"
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    held = [socket.create_connection(address, timeout=10) for _ in range(count)]
+    held = [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(count)]
     for connection in held:
         connection.sendall(ask.encode())
     wait_until(lambda: open_polls(application) == count, "all polls to be open")
@@ -166,7 +167,7 @@ def test_clients_that_hang_up_give_their_places_back_at_once(
 ) -> None:
     app = application()
     hang_up(server, app, f"/v2/notification/{path}", MOST)
-    wait_until(lambda: open_polls(app) == 0, "the places", 3)
+    wait_until(lambda: open_polls(app) == 0, "the places", BEFORE_A_HEARTBEAT_SECONDS)
     assert app.poll(after="latest", hold=1).status_code == 204
 
 
@@ -185,7 +186,7 @@ def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(
         # Until the server has seen that nobody is there any more, the first poll is open.
         return None if answer.status_code == 409 else answer
 
-    answer = wait_until(next_answer, "the place", 3)
+    answer = wait_until(next_answer, "the place", BEFORE_THE_END_SECONDS)
     assert [each["id"] for each in answer.json()["async-responses"]] == ["r"]
 
 
@@ -233,9 +234,9 @@ def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
         wait_until(lambda: open_polls(app) == 2, "the poll and the stream to be open")
         began = time.monotonic()
         assert server.stop() == 0, server.log_path.read_text()
-        assert time.monotonic() - began < 6
-        assert held.result(1).status_code == 204
-        assert stream.result(1).status_code == 200
+        assert time.monotonic() - began < BEFORE_THE_END_SECONDS
+        assert held.result(PATIENCE_SECONDS).status_code == 204
+        assert stream.result(PATIENCE_SECONDS).status_code == 200
     assert "Traceback" not in server.log_path.read_text()
     server.start()
     again = Application(server.url, app.key)
@@ -255,7 +256,7 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None
             env=child_environment(**variables),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_SECONDS,
             check=False,
             cwd=os.fspath(tmp_path),
         )
@@ -316,7 +317,7 @@ def test_a_second_process_on_the_database_is_refused(server: WsgiProcess) -> Non
         env=child_environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 1
@@ -338,7 +339,7 @@ def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_pat
             assert app.write(device, LEVEL, str(number), f"w{number}").status_code == 202
             if number == 15:
                 os.kill(workers[0], signal.SIGKILL)
-        wait_until(lambda: len(app.responses()) == 30, "all responses", 20)
+        wait_until(lambda: len(app.responses()) == 30, "all responses")
         assert {found[0]["status"] for found in app.responses().values()} == {200}
         wait_until(lambda: app.http.get("/sim/v1/devices").status_code == 200, "a worker that leads")
         assert app.simulated_values(device) == {LEVEL: "29"}

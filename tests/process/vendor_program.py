@@ -46,7 +46,7 @@ def by_name(devices):
 
 def subscribe(device_id):
     values = connect.add_resource_subscription(device_id, TEMPERATURE)
-    first = values.get(timeout=20)
+    first = values.get(timeout=60)
     return first.decode() if isinstance(first, bytes) else first
 
 
@@ -60,9 +60,9 @@ def webhook(station):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}/callback"
     connect.update_webhook(url, headers={"X-Token": "abc"})
-    probe = calls.get(timeout=20)
+    probe = calls.get(timeout=60)
     connect.add_resource_subscription_async(station, TEMPERATURE, lambda *_: None)
-    message = calls.get(timeout=20)
+    message = calls.get(timeout=60)
     registered = connect.get_webhook()
     connect.delete_webhook()
     return [probe, sorted(message), registered.url == url, registered.headers, connect.get_webhook()]

@@ -75,7 +75,7 @@ def test_a_request_under_another_async_id(client_over, ids):
             client.begin_read(ids[0], TEMPERATURE, async_id="mine")
     # A service that says nothing of it is taken at its word.
     for taken in ("empty", "without"):
-        assert client.begin_read(ids[0], TEMPERATURE, async_id=taken).result(20).python == 21.5
+        assert client.begin_read(ids[0], TEMPERATURE, async_id=taken).result(60).python == 21.5
 
 
 def test_devices_of_another_selection(client_over, ids):

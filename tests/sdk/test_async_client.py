@@ -49,7 +49,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, de
 
     async def scene(client):
         requests = [await client.begin_read(device_id, TEMPERATURE) for _ in range(3)]
-        waits = [asyncio.create_task(request.result(20)) for request in requests]
+        waits = [asyncio.create_task(request.result(60)) for request in requests]
         await until(lambda: client._pump._is_reading)
         await asyncio.sleep(0.05)
         waits[0].cancel()
@@ -57,7 +57,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, de
             await waits[0]
         await asyncio.to_thread(bench.set_online, device_id, True)
         values = [(await wait).python for wait in waits[1:]]
-        return values, (await requests[0].result(5)).python
+        return values, (await requests[0].result(60)).python
 
     assert run(scene) == ([21.5, 21.5], 21.5)
 
@@ -79,7 +79,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(run, bench, device_id):
 
 def test_a_cancelled_step_of_the_events_loses_nothing(run, bench, device_id):
     async def scene(client):
-        async with client.events(timeout=5) as first, client.events(timeout=5) as second:
+        async with client.events(timeout=60) as first, client.events(timeout=60) as second:
             for _ in range(2):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(first), 0.05)

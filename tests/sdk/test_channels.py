@@ -260,7 +260,7 @@ def test_when_the_end_cannot_be_found_nothing_is_expected(log):
 def test_an_answer_that_is_there_before_anybody_waits_is_not_lost(log, pump):
     expectation = pump.expect("a")
     log.add_answer("a")
-    answer = pump.wait(expectation, 10)
+    answer = pump.wait(expectation, 60)
     assert answer is not None
     assert answer.id == "a"
 
@@ -278,9 +278,9 @@ def test_one_wait_brings_the_answers_of_all(log, pump):
     first, second = pump.expect("a"), pump.expect("b")
     log.add_answer("b")
     log.add_answer("a")
-    assert pump.wait(first, 10) is not None
+    assert pump.wait(first, 60) is not None
     polls = len(log.polls)
-    assert pump.wait(second, 10) is not None
+    assert pump.wait(second, 60) is not None
     assert len(log.polls) == polls
 
 
@@ -297,7 +297,7 @@ def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_
     log.drop_to(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pump.wait(answered, 10) is not None
+        assert pump.wait(answered, 60) is not None
     late = pump.expect("c")
     assert pump.wait(unanswered, 0) is None
     assert (unanswered.lost, late.lost) == ((1, 1), None)
@@ -306,7 +306,7 @@ def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_
 def test_after_a_long_idle_time_reading_begins_at_the_end_again(log, pump):
     first = pump.expect("a")
     log.add_answer("a")
-    pump.wait(first, 10)
+    pump.wait(first, 60)
     for number in range(100):
         log.add("de-registrations", f"d{number}")
     log.drop_to(90)
@@ -315,7 +315,7 @@ def test_after_a_long_idle_time_reading_begins_at_the_end_again(log, pump):
     log.add_answer("b")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pump.wait(second, 10) is not None
+        assert pump.wait(second, 60) is not None
 
 
 def test_it_does_not_begin_at_the_end_again_while_an_answer_is_due(log, pump):
@@ -323,7 +323,7 @@ def test_it_does_not_begin_at_the_end_again_while_an_answer_is_due(log, pump):
     log.add_answer("a")
     log.time.seconds += 3600
     pump.expect("b")
-    assert pump.wait(first, 10) is not None
+    assert pump.wait(first, 60) is not None
 
 
 class HeldLog(Log):
@@ -341,13 +341,13 @@ class HeldLog(Log):
                 self.open += 1
                 self.most_open = max(self.most_open, self.open)
                 self.gate.notify_all()
-                self.gate.wait_for(lambda: self.last_seq > int(request.url.params["after"]), 10)
+                self.gate.wait_for(lambda: self.last_seq > int(request.url.params["after"]), 60)
                 self.open -= 1
         return super().__call__(request)
 
     def wait_until_held(self) -> None:
         with self.gate:
-            assert self.gate.wait_for(lambda: self.open == 1, 10)
+            assert self.gate.wait_for(lambda: self.open == 1, 60)
 
     def let_go(self, async_id: str) -> None:
         with self.gate:
@@ -363,7 +363,7 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
     got: dict[str, str] = {}
 
     def wait(name: str) -> None:
-        answer = pump.wait(expectations[name], 20)
+        answer = pump.wait(expectations[name], 60)
         got[name] = "nothing" if answer is None else answer.id
 
     threads = [threading.Thread(target=wait, args=(name,)) for name in names]
@@ -373,7 +373,7 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
         log.wait_until_held()
         log.let_go(name)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert got == {name: name for name in names}
     assert log.most_open == 1
 
@@ -382,9 +382,9 @@ def test_a_reader_that_fails_leaves_its_place_to_the_next(log, pump):
     expectation = pump.expect("a")
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
-        pump.wait(expectation, 10)
+        pump.wait(expectation, 60)
     log.add_answer("a")
-    assert pump.wait(expectation, 10) is not None
+    assert pump.wait(expectation, 60) is not None
 
 
 # Watches
@@ -407,7 +407,7 @@ class Seen:
 
     def wait_for(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.events) >= count, 10)
+            assert self.changed.wait_for(lambda: len(self.events) >= count, 60)
 
 
 def wants_all(event: Event) -> bool:
@@ -424,7 +424,7 @@ def test_a_watch_begins_with_what_comes_after_it_and_ends_when_it_is_stopped():
         seen.wait_for(1)
         assert watch.is_running
     log.let_go("a2")
-    watch._thread.join(10)
+    watch._thread.join(60)
     assert [event.async_id for event in seen.events] == ["a1"]
     assert not watch.is_running
     assert watch.errors == ()
@@ -441,7 +441,7 @@ def test_an_error_in_the_callback_is_kept_and_logged_and_the_watch_goes_on(caplo
         log.wait_until_held()
         assert watch.is_running
     log.let_go("end")
-    watch._thread.join(10)
+    watch._thread.join(60)
     assert [str(error) for error in watch.errors] == ["callback", "callback"]
     assert len(caplog.records) == 2
 
@@ -461,14 +461,14 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
         log.add_answer("a1")
         log.let_go("a2")
     seen.wait_for(1)
-    watches[0]._thread.join(10)
+    watches[0]._thread.join(60)
     assert [event.async_id for event in seen.events] == ["a1"]
 
 
 def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     watch = watch_of(log, Seen(), wants_all)
-    watch._thread.join(10)
+    watch._thread.join(60)
     assert [type(error) for error in watch.errors] == [AuthenticationError]
     assert not watch.is_running
     assert "watch ended" in caplog.text
@@ -491,7 +491,7 @@ def test_a_watch_hears_of_a_gap():
             log.let_go("a2")
         seen.wait_for(2)
     log.let_go("end")
-    watch._thread.join(10)
+    watch._thread.join(60)
     assert [event.kind for event in seen.events] == [EventKind.GAP, EventKind.ASYNC_RESPONSE]
 
 
@@ -602,17 +602,17 @@ def test_a_look_beside_a_thread_that_reads():
     def before_poll(number: int) -> None:
         if log.polls[-1]["hold"] != "0" and not held.is_set():
             held.set()
-            assert may_go_on.wait(10)
+            assert may_go_on.wait(60)
 
     log.before_poll = before_poll
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(pump.wait, waited, 20)
-        assert held.wait(10)
+        assert held.wait(60)
         log.add_answer("b")
         log.add_answer("a")
         assert pump.wait(expectation, 0) is not None
         log.add_answer("waited")
         may_go_on.set()
-        assert waiting.result(10) is not None
+        assert waiting.result(60) is not None
     # What it passed over is still brought to those who want it.
     assert pump.expect("b").answer is not None

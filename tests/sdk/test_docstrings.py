@@ -121,7 +121,7 @@ def served(mirror, monkeypatch):
     monkeypatch.setenv("API_KEY", mirror.new_key())
     yield
     server.shutdown()
-    thread.join(10)
+    thread.join(60)
     server.server_close()
 
 

@@ -3,12 +3,11 @@
 Source: specification 5.2 and 6.
 """
 
-import socket
 import threading
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
+import ports
 import pytest
 from click.testing import CliRunner
 from werkzeug.serving import make_server
@@ -48,15 +47,13 @@ def own(address, key):
 
 
 @pytest.fixture
-def free_port():
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+def polling(address, key):
+    return {"API_HOST": address, "API_KEY": key, "LONG_POLLING_ENABLED": "true"}
 
 
 @pytest.fixture
-def polling(address, key):
-    return {"API_HOST": address, "API_KEY": key, "LONG_POLLING_ENABLED": "true"}
+def free_port():
+    return ports.free_port()
 
 
 @pytest.fixture

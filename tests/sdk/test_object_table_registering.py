@@ -124,7 +124,7 @@ def test_threads_register_and_look_up_at_the_same_time():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert wrong == []
     assert all(lookup(f"/{object_id}/0/1") for object_id in ids)
 

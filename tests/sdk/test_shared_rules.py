@@ -152,7 +152,7 @@ def test_many_threads_change_rules_at_once(mirror):
 
         def change(number):
             with MirrorClient(URL, key, transport=mirror.transport) as client:
-                begun.wait(10)
+                begun.wait(60)
                 if number % 2:
                     return client.remove_presubscriptions([{"endpoint_name": f"old-{number // 2}"}])
                 return client.add_presubscriptions([{"endpoint_name": f"new-{number // 2}"}])

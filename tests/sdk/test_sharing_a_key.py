@@ -81,8 +81,8 @@ def test_a_request_of_one_is_listed_and_taken_up_by_the_other(one, two, stranger
         two.begin_write(device_id, SWITCH, False, async_id="night")
     stranger.begin_write(device_id, TEMPERATURE, 1, async_id="night", allow_read_only=True)
     bench.set_online(device_id, True)
-    request.result(10)
-    taken.result(10)
+    request.result(60)
+    taken.result(60)
 
 
 def test_there_is_one_webhook_and_one_place_of_plain_polls(mirror, key, one, two, stranger):

@@ -309,7 +309,7 @@ def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
         transport = Stalling(mirror.async_transport, stalls)
         async with AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=transport) as client:
             task = asyncio.create_task(client.snapshot_dataset(folder))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await stalls.wait()
                 assert len(left(folder)) == 1
                 task.cancel()

@@ -24,7 +24,7 @@ def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):
     assert (waiting.is_connected, waiting.waiting, waiting.failures) == (True, 1, 0)
     assert waiting.position is not None
     bench.set_online(device_id, True)
-    assert request.result(10).python == 21.5
+    assert request.result(60).python == 21.5
     answered = client.status()
     assert (answered.waiting, answered.last_failure) == (0, None)
     assert answered.position > waiting.position

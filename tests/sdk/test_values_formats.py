@@ -193,9 +193,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("content_type", "raw"), HOSTILE, ids=lambda part: repr(part[:12]))
 def test_a_payload_made_to_do_harm_costs_little(content_type, raw):
-    began = time.perf_counter()
+    began = time.process_time()
     check_result(raw, content_type, FLOAT)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     tracemalloc.start()
     value = decode(raw, content_type, FLOAT)
     _, peak = tracemalloc.get_traced_memory()

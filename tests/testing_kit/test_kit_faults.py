@@ -94,24 +94,24 @@ def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """How long blocking sleeps were."""
+    """How long sleeps were, of threads and of tasks."""
     asked = [0.0]
-    real = time.sleep
+    real, real_of_tasks = time.sleep, asyncio.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: asked.append(seconds) or real(seconds))
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: asked.append(seconds) or real_of_tasks(seconds))
     return asked
 
 
 def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):
-    began = time.monotonic()
     faults.drop("answer", times=2, path=PLACING)
     request = mirror.client.begin_read(sensor, TEMPERATURE)
     faults.drop("answer", times=8, path="/v2/notification/*")
     assert request.result().python == 0
-    assert time.monotonic() - began < 1
     assert max(pauses) <= 0.01
+    assert sum(pauses) < 1
 
 
-def test_pauses_of_tasks_take_no_time(mirror, faults, sensor):
+def test_pauses_of_tasks_take_no_time(mirror, faults, sensor, pauses):
     async def use():
         async with mirror.new_async_client() as client:
             faults.drop("answer", times=2, path=PLACING)
@@ -119,9 +119,9 @@ def test_pauses_of_tasks_take_no_time(mirror, faults, sensor):
             faults.drop("answer", times=8, path="/v2/notification/*")
             return (await request.result()).python
 
-    began = time.monotonic()
     assert asyncio.run(use()) == 0
-    assert time.monotonic() - began < 1
+    assert max(pauses) <= 0.01
+    assert 0 < sum(pauses) < 1
 
 
 def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
@@ -289,7 +289,7 @@ def test_a_poll_that_waits_for_a_late_channel_ends_with_the_delay(mirror, faults
         tell(mirror, observed, 1)
         assert not arrived.is_set()
         clock.advance("1min")
-        assert arrived.wait(10)
+        assert arrived.wait(60)
     assert seen == [1]
 
 

@@ -212,7 +212,7 @@ class Fleet:
         taken = [each for each in told if each.path in known]
         if told and not taken:
             return Response("4.04", b"no resource of these is one that was registered", 0)
-        self._collect(device, taken)
+        self._collect(device, taken, is_unasked=True)
         return Response("2.04")
 
     async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
@@ -231,7 +231,7 @@ class Fleet:
             if conversation is None or is_put_off or not self._is_current(device):
                 return Answer(Outcome.NOT_SENT)
             try:
-                answer = await self._ask(device, conversation.perform(device, command))
+                answer = await self._ask(device, command.path, conversation.perform(device, command))
             except NoAnswer:
                 is_there = device.is_reachable
                 return Answer(Outcome.NO_ANSWER if is_there else Outcome.NOT_SENT)
@@ -247,7 +247,7 @@ class Fleet:
         is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
         return is_awake and self.registry.by_id(device.device_id) is device
 
-    async def _ask(self, device: RegisteredDevice, exchange: Coroutine[Any, Any, T]) -> T:
+    async def _ask(self, device: RegisteredDevice, path: str, exchange: Coroutine[Any, Any, T]) -> T:
         """Wait for the answer to a request, and note what it says of the device that it answers or does not.
 
         Raises:
@@ -265,10 +265,11 @@ class Fleet:
                 raise
             raise _GivenUp from None
         except NoAnswer:
+            self._note_failure(device, path, "was not answered")
             self._note_silence(device)
             raise
         except Unreachable:
-            self._note_failure(device, "cannot be reached")
+            self._note_failure(device, path, "could not be sent")
             device.is_reachable = False
             raise
         finally:
@@ -277,16 +278,15 @@ class Fleet:
         return result
 
     def _note_silence(self, device: RegisteredDevice) -> None:
-        self._note_failure(device, "does not answer")
         device.is_silent = True
         if device.queue_mode:
             device.heard_at = 0
         if not device.is_known_address:
             device.is_reachable = False
 
-    def _note_failure(self, device: RegisteredDevice, what: str) -> None:
+    def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
         self.counts.failed_exchanges += 1
-        _log.warning("device %s %s at %s", device.device_id, what, device.peer.address)
+        _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
 
     def _heard(self, device: RegisteredDevice) -> None:
         """Something came from a device; what waits for it is delivered where it was not known to listen."""
@@ -332,7 +332,7 @@ class Fleet:
         async with device.turn:
             if self._conversation is None or not self._is_current(device):
                 raise Unreachable
-            response = await self._ask(device, self._conversation.discover(device, path))
+            response = await self._ask(device, path, self._conversation.discover(device, path))
         if not response.is_success:
             return None
         try:
@@ -349,7 +349,7 @@ class Fleet:
                 # A change that comes from now on is read once more.
                 observed.is_being_read = False
                 if self._conversation is not None and self._is_current(device):
-                    told = await self._ask(device, self._conversation.read_values(device, path))
+                    told = await self._ask(device, path, self._conversation.read_values(device, path))
                     self._collect(device, told)
         except (NoAnswer, Unreachable, _GivenUp):
             _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)
@@ -370,13 +370,13 @@ class Fleet:
         else:
             self._collect(device, told)
 
-    def _collect(self, device: RegisteredDevice, told: list[Told]) -> None:
+    def _collect(self, device: RegisteredDevice, told: list[Told], *, is_unasked: bool = False) -> None:
         """Tell the service, of all that comes in one turn of the loop at once."""
         now = self._clock.now()
         if told and not self._told:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._told += [
-            Observation(device.device_id, path, content, now if changed_at is None else changed_at)
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
             for path, content, changed_at in told
         ]
 

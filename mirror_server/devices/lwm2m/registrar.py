@@ -224,7 +224,7 @@ class Registrar:
         if former is not None:
             # It has begun anew: what was going to its former self would come too early for the new one.
             former.is_reachable = False
-        links_hash = hashlib.blake2b(payload, digest_size=8).digest()
+        links_hash = _hash(payload)
         known = await asyncio.to_thread(self._known_by_name, parameters.endpoint_name) if links.to_discover else []
         introduced, unknown = _structure(links, known)
         try:
@@ -293,7 +293,10 @@ class Registrar:
             binding=device.binding,
             queue_mode=device.queue_mode,
         ).updated(told)
-        links = self._read_links(request.payload) if request.payload else None
+        links_hash = _hash(request.payload)
+        # Some tell all their links at each update.
+        has_changed = bool(request.payload) and links_hash != device.links_hash
+        links = self._read_links(request.payload) if has_changed else None
         introduced: tuple[IntroducedResource, ...] | None = None
         to_discover: tuple[str, ...] = ()
         if links is not None:
@@ -319,15 +322,15 @@ class Registrar:
         self.move(device, peer)
         if links is not None:
             device.to_discover = to_discover
-            await self._take_links(device, links, request.payload)
+            device.links_hash = links_hash
+            await self._take_links(device, links)
         elif told.binding is not None:
             await self._keep(device)
         self.counts.updates += 1
         self._greet(device)
         return Response("2.04")
 
-    async def _take_links(self, device: RegisteredDevice, links: Links, payload: bytes) -> None:
-        device.links_hash = hashlib.blake2b(payload, digest_size=8).digest()
+    async def _take_links(self, device: RegisteredDevice, links: Links) -> None:
         device.prefix = links.prefix
         device.structured = structured_formats(device.version, links.content_formats)
         former, device.tokens = device.tokens, _tokens(links.resources)
@@ -361,7 +364,7 @@ class Registrar:
     def _tell_published(self, device: RegisteredDevice, links: Links) -> None:
         now = self._clock.now()
         published = [
-            Observation(device.device_id, each.introduced.path, each.published, now)
+            Observation(device.device_id, each.introduced.path, each.published, now, is_unasked=True)
             for each in links.resources
             if each.published is not None
         ]
@@ -436,6 +439,10 @@ def _structure(
         if not there:
             unknown.append(path)
     return tuple(introduced.values()), tuple(unknown)
+
+
+def _hash(links: bytes) -> bytes:
+    return hashlib.blake2b(links, digest_size=8).digest()
 
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import click
 
 from mirror_server.clock import SystemClock
 from mirror_server.devices.simulator.kinds import KINDS_BY_NAME
+from mirror_server.standard_input import stop_with_stdin
 
 if TYPE_CHECKING:
     from mirror_server.devices.lwm2m_client.fleet import DeviceFleet, DeviceOptions
@@ -95,6 +96,12 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     help="Speak this content format alone, or with others by several --format; all of its version without it.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="With the name it decides how the values run.")
+@click.option(
+    "--stop-with-stdin",
+    "follows_stdin",
+    is_flag=True,
+    help="Stop when the standard input ends, as it does when the program behind it ends.",
+)
 def main(
     server: str,
     name: str,
@@ -108,6 +115,7 @@ def main(
     seed: int,
     *,
     queue: bool,
+    follows_stdin: bool,
 ) -> None:
     """Be a LwM2M device, until Ctrl-C: it registers, measures, is read, written and observed.
 
@@ -149,6 +157,8 @@ def main(
     _allow_sockets(count)
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
+    if follows_stdin:
+        stop_with_stdin()
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
 
 

@@ -14,7 +14,7 @@ CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0014');
+INSERT INTO "alembic_version" VALUES('0015');
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,
@@ -170,7 +170,7 @@ CREATE TABLE subscriptions (
   path TEXT NOT NULL,
   app_id TEXT NOT NULL,
   single SMALLINT NOT NULL,
-  state TEXT NOT NULL, ended_at BIGINT,
+  state TEXT NOT NULL, ended_at BIGINT, position INTEGER DEFAULT '0' NOT NULL,
   PRIMARY KEY (device_id, path, app_id),
   FOREIGN KEY(device_id) REFERENCES devices (device_id) ON DELETE CASCADE
 )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from process_lab import ADDRESS, Lab
+from process_server import PATIENCE_SECONDS
 
 T = TypeVar("T")
 HERE = Path(__file__).parent
@@ -50,7 +51,7 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 def _chromium() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium, "install Debian's package chromium"
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
         yield started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import Locator
+from process_server import wait_for
 
 # Alpha and opacity are blended with what lies behind. What is disabled or cannot be seen is exempt.
 _TOO_LITTLE = """widget => {
@@ -59,7 +60,12 @@ _TOO_LITTLE = """widget => {
 }"""
 
 
-def too_little_contrast(widget: Locator) -> list[str]:
+def expect_enough_contrast(*shown: Locator) -> None:
+    """All of these widgets can be read, once the page has all its colours: a theme comes in several steps."""
+    wait_for([], lambda: [text for one in shown for text in _too_little_contrast(one)])
+
+
+def _too_little_contrast(widget: Locator) -> list[str]:
     """The texts, fields and coloured shapes of a widget that have too little contrast as they are shown now.
 
     Texts need 4.5 : 1, large ones and shapes 3 : 1. Each entry tells what, the ratio, and both colours.

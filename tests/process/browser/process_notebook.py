@@ -10,10 +10,10 @@ from functools import cache
 import httpx
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-from process_lab import ADDRESS, Lab
-from process_server import wait_until
+from process_lab import ADDRESS, START_SECONDS, Lab
+from process_server import PATIENCE_SECONDS, wait_until
 
-START_SECONDS = 60
+RAN = re.compile(r"\[\d+\]:")
 
 
 class Notebook:
@@ -36,7 +36,8 @@ class Notebook:
         name = cells.removesuffix(".ipynb") if isinstance(cells, str) else self._write(lab, cells)
         headers = {"Authorization": f"token {token}"}
         self.name = name
-        self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=30)
+        self._cells = cells
+        self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
         wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
         self.page: Page = _context(lab, browser).new_page()
         self.page.set_viewport_size({"width": width, "height": 1100})
@@ -77,8 +78,7 @@ class Notebook:
     def wait_for_the_cells(self) -> None:
         """Until all have run; as long as they do, JupyterLab takes the focus."""
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
-        ran = [re.compile(r"\[\d+\]:")] * prompts.count()
-        expect(prompts).to_have_text(ran, timeout=START_SECONDS * 1000)
+        expect(prompts).to_have_text([RAN] * len(self._cells), timeout=START_SECONDS * 1000)
 
     def choose(self, *entries: str) -> None:
         """Choose an entry of a menu."""
@@ -131,7 +131,7 @@ class Notebook:
 def _context(_lab: Lab, browser: Browser) -> BrowserContext:
     """One for all pages of a lab: what JupyterLab loads is read and compiled once."""
     made = browser.new_context()
-    made.set_default_timeout(30_000)
+    made.set_default_timeout(PATIENCE_SECONDS * 1000)
     return made
 
 

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
 from process_notebook import Notebook
+from process_server import wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
@@ -93,16 +94,16 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     expect(told).to_have_text("told ['k198', 'k199'] {'key': 'k198', 'column': 'level'}")
     page.context.grant_permissions(["clipboard-read"])
     notebook.keys("Control+c")
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.splitlines() == [
+    copied = [
         "name\tlevel (%)\tchanged at (UTC)",
         "device-199\t199\t2026-01-02 03:07:24.678",
         "device-198\t198\t2026-01-02 03:07:23.678",
     ]
+    wait_for(copied, lambda: page.evaluate("navigator.clipboard.readText()").splitlines())
     notebook.keys("ArrowUp")
     box.get_by_role("button", name="Copy").click()
     expect(count).to_have_text("2 rows copied")
-    assert page.evaluate("navigator.clipboard.readText()") == copied
+    assert page.evaluate("navigator.clipboard.readText()").splitlines() == copied
 
     search.fill("copied")
     expect(count).to_contain_text("5 of 1,000 rows")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
 from process_server import ROOT, answers, child_environment, wait_until
 
@@ -111,10 +111,7 @@ def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page, tmp_path: Path)
         Bench(client).set_value("light-01", LEVEL, 71)
         expect(widget).to_contain_text("light-01")
         expect(widget).to_contain_text("71")
-    boxes = (page.locator(".jp-NotebookPanel").nth(number).bounding_box() for number in range(2))
-    left, right = sorted(boxes, key=lambda box: box["x"])
-    assert left["x"] + left["width"] <= right["x"]
-    assert left["y"] == right["y"]
+    wait_until(lambda: are_beside(page.locator(".jp-NotebookPanel")), "the two panels beside each other")
     page.screenshot(path=tmp_path / "beside.png")
 
 
@@ -175,7 +172,7 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(
     try:
         address, token = jupyter.find(PREFIXED).groups()
         # It tells its address a moment before it listens there.
-        wait_until(lambda: listens(address), "JupyterLab to listen", 60)
+        wait_until(lambda: listens(address), "JupyterLab to listen")
         shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)", tmp_path)
         expect(shown.get_by_text("1 to 12 of 12")).to_be_visible()
         expect(shown.get_by_text("Live:")).to_be_visible()
@@ -184,8 +181,15 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(
         assert answers(mirror)
     finally:
         jupyter.close()
-    wait_until(lambda: not answers(mirror), "the server to stop", 20)
+    wait_until(lambda: not answers(mirror), "the server to stop")
     assert not KEY.search(jupyter.output)
+
+
+def are_beside(panels: Locator) -> bool:
+    """Whether two panels stand beside each other, on one height."""
+    boxes = [box for box in (panels.nth(number).bounding_box() for number in range(2)) if box]
+    left, right = sorted(boxes, key=lambda box: box["x"])
+    return left["x"] + left["width"] <= right["x"] and left["y"] == right["y"]
 
 
 def key_of(lab: Lab) -> str:

@@ -50,7 +50,7 @@ def test_all_cells_run_without_an_error(lab: Lab, browser: Browser, name: str) -
             return all_outputs(file, len(code))
 
         # What the page shows is not all there: cells out of sight are left out of it.
-        outputs = wait_until(saved, "all cells to have run and been saved", 120)
+        outputs = wait_until(saved, "all cells to have run and been saved", 300)
         assert [output for output in outputs if output["output_type"] == "error"] == []
         assert [output for output in outputs if output.get("name") == "stderr"] == []
         assert notebook.wrong == []

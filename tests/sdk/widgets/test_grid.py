@@ -25,10 +25,15 @@ class Page(Grid):
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
+        self.tables: list[dict[str, Any]] = []
         super().__init__(COLUMNS, label="Devices", selection=Selection.MANY)
 
     def send(self, content: Any, buffers: Any = None) -> None:
         self.sent.append(json.loads(json.dumps(content)))
+
+    def send_state(self, key: Any = None) -> None:
+        if key == "table":
+            self.tables.append(json.loads(json.dumps(self.table)))
 
 
 def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
@@ -53,6 +58,17 @@ def test_a_page_that_missed_something_is_sent_all_of_it() -> None:
     grid._handle_custom_msg({"have": 2}, [])
     grid._handle_custom_msg({"have": 1}, [])
     assert grid.sent[2:] == [{"version": 2, "rows": [row("a"), row("b")], "all": True}]
+
+
+def test_a_page_whose_question_is_not_heard_finds_all_rows_where_it_looks_first() -> None:
+    grid = Page()
+    grid.show([row("a")])
+    grid.show([row("a"), row("b")])
+    assert [(table["version"], len(table["rows"])) for table in grid.tables] == [(1, 1), (2, 2)]
+    grid._handle_custom_msg({"have": 2}, [])
+    grid.show([row("b")])
+    assert len(grid.tables) == 2
+    assert len(grid.sent) == 3
 
 
 def test_a_page_that_opens_later_is_told_all_rows() -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import ipywidgets
 import pytest
-from patience import PAUSE, until
+from patience import until
 
 from mirror_sdk import AsyncMirrorClient, Event, EventKind
 from mirror_sdk.errors import NotSubscribedWarning
@@ -17,7 +17,6 @@ from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
-from mirror_sdk.widgets.base import SETTLE_SECONDS
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
@@ -572,14 +571,14 @@ def test_a_click_does_not_overtake_the_name_that_was_entered_before_it(widget, c
     client.subscribe(device_id, TEMPERATURE)
     watcher = widget(EventWatcher, live=True)
     watcher.file.value = watcher.folder.value = str(tmp_path / "cut")
-    watcher.save_button.click()
-    # The message of the field comes on another thread, later.
-    PAUSE.wait(SETTLE_SECONDS / 4)
-    watcher.file.value = str(tmp_path / "whole.parquet")
+    # The message of the field comes on another thread, a moment later; here nothing else comes between the two.
+    with watcher._live.lock:
+        watcher.save_button.click()
+        watcher.file.value = str(tmp_path / "whole.parquet")
     until(lambda: watcher.saved_view.value)
-    watcher.record_button.click()
-    PAUSE.wait(SETTLE_SECONDS / 4)
-    watcher.folder.value = str(tmp_path / "recording.parquet")
+    with watcher._live.lock:
+        watcher.record_button.click()
+        watcher.folder.value = str(tmp_path / "recording.parquet")
     watcher.paths.value = "/3303/*"
     until(lambda: watcher.model.recording.is_recording)
     assert {path.name for path in tmp_path.glob("[!_m]*")} == {"recording.parquet", "whole.parquet"}

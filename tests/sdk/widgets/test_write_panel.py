@@ -8,12 +8,11 @@ from types import SimpleNamespace
 
 import ipywidgets
 import pytest
-from patience import PAUSE, until
+from patience import until
 
 from mirror_sdk import show_progress
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import Explorer, WritePanel
-from mirror_sdk.widgets.base import SETTLE_SECONDS
 from mirror_sdk.widgets.models.marks import Mark
 
 LEVEL, SWITCH, SET_POINT, TIME, PACKAGE = "/3311/0/5851", "/3311/0/5850", "/3308/0/5900", "/3/0/13", "/5/0/0"
@@ -378,14 +377,15 @@ def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights)
     panel = new_panel(lights, live=True)
     until(lambda: panel.path.names)
     enter(panel)
-    panel.preview_button.click()
-    # The message of the field comes on another thread, later.
-    PAUSE.wait(SETTLE_SECONDS / 4)
-    panel.field.fields[0].value = "55"
+    # The message of the field comes on another thread, a moment later; here nothing else comes between the two.
+    with panel._live.lock:
+        panel.preview_button.click()
+        panel.field.fields[0].value = "55"
     until(lambda: {one["wanted"] for one in panel.plan_grid.rows} == {"55 %"})
     assert not panel.apply_button.disabled
-    panel.apply_button.click()
-    panel.field.fields[0].value = "56"
+    with panel._live.lock:
+        panel.apply_button.click()
+        panel.field.fields[0].value = "56"
     until(lambda: "Nothing was sent" in panel.notices_view.value)
     assert panel.result.empty
 

@@ -36,7 +36,7 @@ def test_work_of_one_group_fails_alone(database):
 
     def hold(_session):
         started.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     def fail(session):
         settings.put(session, "lost", "x")
@@ -53,13 +53,13 @@ def test_work_of_one_group_fails_alone(database):
 
     effects = []
     first = database.submit(hold)
-    assert started.wait(10)
+    assert started.wait(60)
     futures = [database.submit(keep("a")), database.submit(fail), database.submit(keep("b"))]
     go_on.set()
-    first.result(10)
-    assert [futures[0].result(10), futures[2].result(10)] == ["a", "b"]
+    first.result(60)
+    assert [futures[0].result(60), futures[2].result(60)] == ["a", "b"]
     with pytest.raises(ValueError, match="no"):
-        futures[1].result(10)
+        futures[1].result(60)
     assert database.settle(10)
     assert effects == ["a", "b"]
     assert (stored(database, "a"), stored(database, "b"), stored(database, "lost")) == ("x", "x", None)
@@ -77,22 +77,22 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
 
     def hold(_session):
         started.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     def submit(*names):
         return database.insist_together(put, names)
 
     database.submit(hold)
-    assert started.wait(10)
+    assert started.wait(60)
     together = [submit("a", "b"), submit("c"), database.submit(hold), submit("d")]
     go_on.set()
-    assert [future.result(10) for future in together] == [None] * 4
+    assert [future.result(60) for future in together] == [None] * 4
     assert done == [["a", "b", "c"], ["d"]]
     started.clear()
     go_on.clear()
     done.clear()
     database.submit(hold)
-    assert started.wait(10)
+    assert started.wait(60)
     apart = [submit("e"), submit("bad"), submit("f")]
     go_on.set()
     assert [future.exception(10) and str(future.exception()) for future in apart] == [None, "no", None]

@@ -49,12 +49,18 @@ class Listening:
         for piece in sent:
             writer.write(piece)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 if until:
                     return await reader.readuntil(until)
                 return await reader.read()
         finally:
             writer.close()
+
+    async def answer(self, *sent):
+        """The same, where the connection was too old before this machine came to send."""
+        while not (told := await self.exchange(*sent)):
+            pass
+        return told
 
     async def connect(self):
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -166,8 +172,10 @@ def test_what_is_not_http_has_the_body_of_errors(server, sent):
 @pytest.mark.parametrize("sent", [[], [HEALTH + b"\r\n"]], ids=["nothing", "after an answer"])
 def test_an_idle_connection_ends(server, sent):
     async def check(served):
-        answer = await served.exchange(*sent)
-        assert answer.startswith(b"HTTP/1.1 200" if sent else b"")
+        if sent:
+            assert (await served.answer(*sent)).startswith(b"HTTP/1.1 200")
+        else:
+            assert await served.exchange() == b""
 
     run(server, check, idle_timeout_seconds=SHORT)
 
@@ -196,7 +204,7 @@ def test_a_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
                 await asyncio.sleep(SHORT / 10)
 
         trickling = asyncio.ensure_future(trickle())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             answer = await reader.readuntil(b"}")
         trickling.cancel()
         assert_refused(answer, 408)
@@ -210,7 +218,7 @@ def test_a_held_poll_is_not_idle_and_is_answered_though_the_next_request_never_c
     poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
     async def check(served):
-        assert (await served.exchange(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
+        assert (await served.answer(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
 
     run(server, check, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT)
 
@@ -274,7 +282,7 @@ def test_of_very_many_connections_too_many_some_are_told_nothing(server, monkeyp
         while not served.state.connections:
             await asyncio.sleep(0)
         held += [await served.connect() for _ in range(4)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*(reader.read() for reader, _ in held[1:]), return_exceptions=True)
         assert sum(isinstance(answer, bytes) and answer.startswith(b"HTTP/1.1 503") for answer in answers) == 1
         for _, writer in held:
@@ -318,7 +326,7 @@ def test_a_held_poll_ends_with_its_client_though_another_request_came_behind_it(
         before = server.services.log.open_polls
         _, writer = await served.connect()
         writer.write(poll + HEALTH + b"\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while server.services.log.open_polls == before:
                 await asyncio.sleep(0)
             writer.transport.abort()
@@ -339,7 +347,7 @@ def test_a_client_that_takes_nothing_is_let_go(server):
         reader._transport.pause_reading()
         while not served.made:
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not writer.is_closing() and served.state.connections:
                 writer.write(ask)
                 await asyncio.sleep(0.01)
@@ -380,7 +388,7 @@ async def one_by_one(served, sent):
     for position in range(len(sent)):
         connection.data_received(sent[position : position + 1])
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()

@@ -77,7 +77,7 @@ def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert len(set(seen)) == 1
         assert len(seen) == 8
         now = read(server, key, device).json

@@ -86,7 +86,7 @@ def test_a_server_that_stores_is_ready(server):
 def test_a_server_that_cannot_store_is_alive_but_not_ready(server, monkeypatch):
     monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
     stored = threading.Event()
-    server.services.database.submit(lambda session: stored.wait(10))
+    server.services.database.submit(lambda session: stored.wait(60))
     try:
         assert server.call(None, "GET", "/healthz").status_code == 200
         answer = server.call(None, "GET", "/readyz")
@@ -243,15 +243,15 @@ def test_without_the_line_of_each_request_failures_are_still_told(server, key, m
 
 def test_however_many_ask_whether_it_is_ready_one_write_tells_them(server):
     held, go_on = threading.Event(), threading.Event()
-    server.services.database.submit(lambda _: (held.set(), go_on.wait(10)))
-    assert held.wait(10)
+    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
+    assert held.wait(60)
     before = server.services.database.count_waiting()
     parked = []
     for _ in range(50):
         server.call(None, "GET", "/readyz", environ_overrides={PARK: lambda deferred: parked.append(deferred) is None})
     assert server.services.database.count_waiting() == before + 1
     go_on.set()
-    assert [deferred.future.result(10) for deferred in parked] == [None] * 50
+    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
     assert server.call(None, "GET", "/readyz").status_code == 200
 
 

@@ -76,7 +76,7 @@ def test_what_is_observed_while_a_write_is_under_way_lies_between_its_issue_and_
     _, issued = numbers(server, key, light)
     for value, device_time in ((b"94", server.now), (b"93", server.now - 60_000)):
         observation = Observation(light, LEVEL, Content(value), device_time)
-        server.services.devices.observed([observation]).result(10)
+        server.services.devices.observed([observation]).result(60)
     observed, still = numbers(server, key, light)
     assert (still, observed > issued) == (issued, True)
     server.advance(key, 10)
@@ -177,7 +177,7 @@ def test_whatever_happens_in_one_instant_the_last_of_it_has_the_largest_number(s
                 last = "desired"
             case "observed":
                 observation = Observation(light, LEVEL, Content(b"%d" % turn), server.now - chance.randrange(9))
-                server.services.devices.observed([observation] * chance.randint(1, 3)).result(10)
+                server.services.devices.observed([observation] * chance.randint(1, 3)).result(60)
                 last = "reported"
             case "elsewhere":
                 server.place(key, light, f"a{turn}", "PUT", POWER, value="1")

@@ -16,7 +16,7 @@ from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
 from mirror_server.store import callbacks
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 BEGIN = 1_800_000_000_000
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS

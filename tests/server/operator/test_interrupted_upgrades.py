@@ -95,7 +95,7 @@ def test_who_opens_at_once_finds_one_whole_schema(tmp_path, version):
         all_are_there = threading.Barrier(4)
 
         def make_key(number: int, url: str = url, all_are_there: threading.Barrier = all_are_there) -> None:
-            all_are_there.wait(30)
+            all_are_there.wait(60)
             with closing(Database(url)) as database:
                 keys.create(database, str(number), DEFAULT_SCOPES, number)
 

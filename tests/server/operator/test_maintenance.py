@@ -61,7 +61,7 @@ def app_id(services: Services) -> str:
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
-    services.commands.place(Placement(app_id, device_id, request)).result(10)
+    services.commands.place(Placement(app_id, device_id, request)).result(60)
     assert services.database.settle(10)
 
 
@@ -75,7 +75,7 @@ def device_ids(services: Services, app_id: str) -> list[str]:
         simulator.set_value(device_id, PATH, value="", writable=True, observable=True)
         simulator.update(device_id)
         assert services.database.settle(10)
-        services.subscriptions.subscribe(app_id, device_id, PATH).result(10)
+        services.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert services.database.settle(10)
     write(services, app_id, device_ids[0], SECRET)
     write(services, app_id, device_ids[1], b"plain")
@@ -400,7 +400,7 @@ def test_what_is_committed_is_on_disk(services):
 
 
 def test_nothing_goes_on_for_a_key_that_is_revoked(services, app_id, device_ids, tmp_path, url):
-    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(10)
+    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(60)
     registration = '{"url":"http://127.0.0.1:1/"}'
     services.database.write(lambda session: callbacks.put(session, app_id, registration, services.clock.now()))
     stream = EventStream(services.log, app_id, services.log.last_seq(app_id))
@@ -444,7 +444,7 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
         "none": of_others,
     }
     for app_id, listed in rules.items():
-        services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=False).result(10)
+        services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=False).result(60)
     receipt = json.loads(mirror_server("erase", erased, "--yes", "--database", url).output)
     assert receipt["rows"]["presubscription_rules"] == 5
     left = {app_id: services.subscriptions.rules(app_id)[0] for app_id in rules}
@@ -460,7 +460,7 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
 def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
     device_id = "015f" + "0" * 28
     rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
-    services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(10)
+    services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(60)
     receipt = json.loads(mirror_server("erase", device_id, "--yes", "--database", url).output)
     assert sum(receipt["rows"].values()) == receipt["rows"]["presubscription_rules"] == 1
     assert "nothing is stored" in mirror_server("erase", device_id, "--yes", "--database", url).output

@@ -18,7 +18,7 @@ def pacing(server, monkeypatch):
 
 
 def wait_until_it_passes(server):
-    began_at, end_at = server.now, time.monotonic() + 10
+    began_at, end_at = server.now, time.monotonic() + 60
     while server.now == began_at:
         assert time.monotonic() < end_at
 
@@ -38,7 +38,7 @@ def test_it_passes_no_more_when_it_is_closed(server, pacing):
     wait_until_it_passes(server)
     pacing.close()
     stands_at = server.now
-    server.services.bench.run(lambda _: None).result(10)
+    server.services.bench.run(lambda _: None).result(60)
     assert server.now == stands_at
 
 

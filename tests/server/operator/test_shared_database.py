@@ -1,9 +1,11 @@
 """Servers on one PostgreSQL database: a transaction whose end was not told, leading that is lost and taken again."""
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ import databases
 import psycopg
 import pytest
 
-from mirror_server.config import Settings
+from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.service import keys
@@ -22,7 +24,7 @@ from mirror_server.store import devices, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.failures import NotLeader, StorageFailed
+from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.maintenance import violations
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
@@ -61,7 +63,7 @@ def open_services(url: str) -> Iterator[Callable[[], Services]]:
             services.close()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
     end_at = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end_at
@@ -100,7 +102,7 @@ def cut_once(database: Database, when: str) -> None:
 def test_what_was_stored_though_nobody_said_so_is_not_stored_again(database, insists):
     cut_once(database, "after")
     submit = database.insist if insists else database.submit
-    assert submit(count_up).result(10) == 1
+    assert submit(count_up).result(60) == 1
     assert counted(database) == 1
     assert database.write(count_up) == 2
 
@@ -109,17 +111,17 @@ def test_what_was_not_stored_is_refused_or_done_again(database, monkeypatch):
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
     cut_once(database, "before")
     with pytest.raises(StorageFailed):
-        database.submit(count_up).result(10)
+        database.submit(count_up).result(60)
     assert counted(database) == 0
     cut_once(database, "before")
-    assert database.insist(count_up).result(10) == 1
+    assert database.insist(count_up).result(60) == 1
     assert counted(database) == 1
 
 
 def test_writers_take_turns_and_lose_no_change_of_each_other(url):
     opened = [Database(url) for _ in range(3)]
     futures = [database.submit(count_up) for _ in range(50) for database in opened]
-    assert sorted(future.result(20) for future in futures) == list(range(1, 151))
+    assert sorted(future.result(60) for future in futures) == list(range(1, 151))
     for database in opened:
         database.close()
 
@@ -160,7 +162,7 @@ def test_who_reads_what_changed_after_a_number_misses_nothing_that_is_stored_lat
             assert max(copied.values(), default=0) <= last, "a device is ahead of the counter"
             assert last >= seen
             seen = last
-    assert {future.result(20) for future in under_way}
+    assert {future.result(60) for future in under_way}
     with reading.read() as session:
         everything = dict(session.rows("SELECT device_id, revision FROM devices"))
         newest = dict(session.rows("SELECT device_id, revision FROM devices WHERE revision > :seen", seen=seen))
@@ -225,7 +227,7 @@ def test_an_id_from_outside_can_neither_break_a_transaction_nor_add_messages_to_
     heard: list[str] = []
     monkeypatch.setattr(second, "receive", heard.append)
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
-        first.subscriptions.unsubscribe("app", device_id).result(10)
+        first.subscriptions.unsubscribe("app", device_id).result(60)
     first.database.write(lambda session: session.notify("log end"))
     wait_for(lambda: "log end" in heard)
     assert heard == ["waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
@@ -238,7 +240,7 @@ def stop_reconnecting(services: Services) -> threading.Event:
     reconnect = leadership._reconnect
 
     def wait_first() -> bool:
-        go_on.wait(20)
+        go_on.wait(60)
         return reconnect()
 
     leadership._reconnect = wait_first
@@ -277,7 +279,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
     first.bench.simulator.set_value(device_id, PATH, value="old")
     with pytest.raises(NotLeader):
-        first.database.insist(lambda session: None).result(10)
+        first.database.insist(lambda session: None).result(60)
     assert first.database.settle(10)
     second.bench.simulator.set_value(device_id, PATH, value="new")
     assert second.database.settle(10)
@@ -286,11 +288,11 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     go_on.set()
     wait_for(lambda: not first.is_leader() and not first.bench.simulator.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
-    first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(10)
+    first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(60)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
     assert second.bench.simulator.list_states()[0].resources[0].value == "1"
     second.close()
-    wait_for(lambda: first.is_leader() and first.bench.simulator.list_states(), 10)
+    wait_for(lambda: first.is_leader() and first.bench.simulator.list_states(), 60)
     assert first.bench.simulator.list_states()[0].resources[0].value == "1"
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
@@ -300,7 +302,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
 
 def test_a_server_that_takes_over_invents_no_event(open_services, device):
     first, app_id, device_id = device
-    first.subscriptions.subscribe(app_id, device_id, PATH).result(10)
+    first.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert first.database.settle(10)
     first.bench.simulator.set_value(device_id, PATH, value="1")
     assert first.database.settle(10)
@@ -327,7 +329,7 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     services, app_id, device_id = device
     token = services._leadership._election.token
     services.bench.simulator.set_behaviour(device_id, latency_seconds=0.5)
-    services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(10)
+    services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()
     before = services.log.last_seq(app_id)
     wait_for(lambda: services.log.last_seq(app_id) > before)
@@ -371,10 +373,10 @@ def test_what_came_first_is_the_same_for_all_servers_whichever_of_them_stored_it
     told = []
     for turn, services in enumerate([first, second] * 4):
         placement = Placement(app_id, device_id, CommandRequest("PUT", PATH, payload=b"%d" % turn), f"w{turn}")
-        services.commands.place(placement).result(10)
+        services.commands.place(placement).result(60)
         wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
         placement = Placement(app_id, device_id, CommandRequest("GET", PATH), f"r{turn}")
-        services.commands.place(placement).result(10)
+        services.commands.place(placement).result(60)
         wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
         seen = {numbers_of(each, device_id) for each in (first, second)}
         assert len(seen) == 1
@@ -387,3 +389,31 @@ def numbers_of(services: Services, device_id: str) -> tuple[int | None, int | No
     with services.database.read() as session:
         (row,) = stored_resources.of_device(session, device_id)
     return row.desired_revision, row.reported_revision
+
+
+def test_a_process_that_listens_for_no_real_devices_does_not_join_those_that_do(url: str) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    address = ListenAddress("127.0.0.1", 0)
+    with closing(Services(Settings(database_url=url, coap=address))) as services:
+        services.start()
+        wait_for(services.device_urls)
+        with pytest.raises(DatabaseError, match=r"with --coap, this one is to do so without.* all or none with --coap"):
+            Services(Settings(database_url=url))
+        with closing(Services(Settings(database_url=url, coap=address))) as second:
+            second.start()
+            assert second.device_urls() == [], "the port is the leader's"
+
+
+def test_the_process_that_takes_over_listens_for_real_devices_on_the_same_port(url: str) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        address = ListenAddress(*free.getsockname())
+    first, second = (Services(Settings(database_url=url, coap=address)) for _ in range(2))
+    with closing(second):
+        with closing(first):
+            first.start()
+            second.start()
+            assert wait_for(first.device_urls) == [f"coap://{address}"]
+            assert second.device_urls() == []
+        assert wait_for(second.device_urls) == [f"coap://{address}"]

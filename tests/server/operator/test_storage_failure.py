@@ -140,10 +140,10 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device):
 
     def hold(_session):
         held.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     database.submit(hold)
-    assert held.wait(10)
+    assert held.wait(60)
     try:
         for _ in range(MOST_WAITING):
             database.insist(lambda session: None)

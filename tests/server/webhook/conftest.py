@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 
 
 class Endpoint:

@@ -56,7 +56,7 @@ def values(message: Any) -> list[str]:
 
 
 def wait_for_failures(server: Any, key: str, count: int) -> Any:
-    end_at = time.monotonic() + 10
+    end_at = time.monotonic() + 60
     while server.channel(key)["failures"] < count:
         assert time.monotonic() < end_at, server.channel(key)
         threading.Event().wait(0.005)
@@ -219,7 +219,7 @@ def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint
     wait_for_failures(server, key, 1)
     server.advance(key, 24 * 3600 - 1)
     assert server.call(key, "GET", CALLBACK).status_code == 200
-    end_at = time.monotonic() + 10
+    end_at = time.monotonic() + 60
     while server.call(key, "GET", CALLBACK).status_code != 404:
         assert time.monotonic() < end_at
         server.advance(key, 120)
@@ -380,7 +380,7 @@ def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, 
 
     def find(host, *more, **options):
         if str(host).startswith("slow"):
-            go_on.wait(20)
+            go_on.wait(60)
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
         return getaddrinfo(host, *more, **options)
 

@@ -54,8 +54,10 @@ class DeviceSide:
             DeviceResource("/3311/0/5851", 40, writable=True, accepts=lambda value: value != 13),
         )
 
+        scheme = "coaps" if "key" in options else "coap"
+
         async def made() -> Any:
-            return LwM2MDevice(f"coap://127.0.0.1:{self.port}", name, resources or usual, **options)
+            return LwM2MDevice(f"{scheme}://127.0.0.1:{self.port}", name, resources or usual, **options)
 
         device = self.run(made())
         self.devices.append(device)

@@ -223,6 +223,24 @@ async def test_a_device_that_says_goodbye_is_unreachable() -> None:
 
 
 @in_loop
+async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
+    """The library's table of several peers was seen to break by them, and the process with it."""
+    async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
+        staying = [new_device(f"staying-{number}") for number in range(10)]
+        for device in staying:
+            assert await device.connect()
+        for number in range(60):
+            passing = new_device(f"passing-{number}")
+            assert await passing.connect()
+            passing.say_goodbye()
+            await until(lambda: endpoint.counts.sessions == 10)
+        for device in staying:
+            device.send(registration())
+            assert (await device.receive()).code == code_number("2.01")
+        assert endpoint.counts.handshakes == 70
+
+
+@in_loop
 async def test_bytes_beside_a_session_do_not_end_it() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -265,6 +283,22 @@ async def test_a_handshake_gets_through_losses(lost: int) -> None:
             device.server = relay.address
             assert await device.connect()
             assert endpoint.counts.sessions == 1
+
+
+@in_loop
+async def test_what_version_a_record_is_of_means_nothing_before_one_is_agreed_on() -> None:
+    """As a client was seen to begin: mbedTLS 2.28 that may speak everything from SSL 3 on."""
+
+    def of_version_0xfe00(_direction: str, _number: int, datagram: bytes) -> list[bytes]:
+        is_client_hello = datagram[0] == 22 and datagram[13] == 1
+        return [datagram[:1] + b"\xfe\x00" + datagram[3:] if is_client_hello else datagram]
+
+    async with serving() as (endpoint, new_device):
+        assert endpoint.coaps_address is not None
+        async with UdpRelay(endpoint.coaps_address, of_version_0xfe00) as relay:
+            device = new_device()
+            device.server = relay.address
+            assert await device.connect()
 
 
 @in_loop

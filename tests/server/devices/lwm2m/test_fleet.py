@@ -421,9 +421,7 @@ def test_the_format_a_device_has_is_remembered(tmp_path: Path) -> None:
                     asked.answer("4.06")
                     await world.until(lambda asked=asked: asked not in world.endpoint.waiting)
                 else:
-                    asked.answer(
-                        "2.05", bytes.fromhex("e8164408") + bytes.fromhex("4035800000000000"), 11542, before + 1
-                    )
+                    asked.answer("2.05", bytes.fromhex("e81644084035800000000000"), 11542, before + 1)
             await world.until(lambda answers=answers: answers)
             assert answers[0].content == Content(b"21.5")
             assert len(world.endpoint.asked) == before + len(expected)
@@ -807,5 +805,31 @@ def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_contact(tmp
         (await world.next()).fail(NoAnswer())
         await world.until(lambda: answers)
         assert answers == [Answer(Outcome.NO_ANSWER)]
+
+    play(tmp_path, script)
+
+
+def test_an_update_with_the_links_of_before_changes_nothing(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register()
+        assert (await world.post(location, payload=LINKS)).code == "2.04"
+        assert (await world.post(location, payload=b"</3303/0/5700>")).code == "2.04"
+        (_, same, _), (_, other, _) = world.diary.of("updated")
+        assert same is None
+        assert [each.path for each in other] == [TEMPERATURE]
+
+    play(tmp_path, script)
+
+
+def test_an_update_changes_lifetime_and_binding(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register()
+        assert (await world.post(location, "lt=60", "b=UQ", payload=b"")).code == "2.04"
+        ((_, _, changed),) = world.diary.of("updated")
+        assert changed == {"lifetime_seconds": 60, "queue_mode": True}
+        world.clock.advance(59_999)
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        world.clock.advance(60_000)
+        assert (await world.post(location, payload=b"")).code == "4.04"
 
     play(tmp_path, script)

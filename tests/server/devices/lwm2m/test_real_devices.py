@@ -139,6 +139,7 @@ def test_values_sent_by_themselves_are_those_of_known_resources(real: Any, devic
     assert device_side.run(device.send(TEMPERATURE, "/3311/0/5851")).code == "2.04"
     until(lambda: reported(real, key, mine, "/3311/0/5851") == "40")
     assert float(reported(real, key, mine) or "") == 21.5
+    assert real.resource(key, mine)["reported"]["origin"] == "auto_observation"
     device_side.call(device.add, DeviceResource("/3304/0/5700", 50.0))
     assert device_side.run(device.send("/3304/0/5700")).code == "4.04"
     assert device_side.run(device.send(TEMPERATURE, "/3304/0/5700")).code == "2.04"
@@ -347,3 +348,28 @@ def test_what_is_sent_unasked_no_more_is_asked_for(real: Any, device_side: Devic
     until(lambda: len(device.observations) == 1)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     until(lambda: real.observed(key)[-1:] == [(mine, "22.5")])
+
+
+def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    real.put_rules(
+        key,
+        {"resource-path": ["/3311/0/5851"]},
+        {"endpoint-name": "another", "resource-path": ["/3/*"]},
+        {"resource-path": ["/3303/*"]},
+        {"resource-path": ["/3311/*"]},
+    )
+    device = device_side.device()
+    device_side.run(device.register())
+    order = ["/3311/0/5851", TEMPERATURE, "/3311/0/5850"]
+    until(lambda: len(device.requests) == 3)
+    device_side.run(device.restart())
+    until(lambda: len(device.requests) == 6)
+    assert [request.path for request in device.requests] == order * 2
+    mine = device_id(real, key)
+    until(lambda: len(real.subscribed(key, mine)) == 3)
+    real.restart()
+    until(lambda: len(device.requests) == 9)
+    assert [request.path for request in device.requests] == order * 3
