@@ -19,7 +19,7 @@ With DTLS it proves itself with a key, which the mirror prints once::
     export MIRROR_DEVICE_PSK=00ff1a2b
     mirror-device --server coaps://mirror.example:5684 --name my-sensor
 
-Programs and tests use :class:`~mirror_server.devices.lwm2m_client.device.LwM2MDevice` on an event loop of theirs. It
+Programs and tests use ``LwM2MDevice`` (``.device``) on an event loop of theirs. It
 does nothing by itself but to answer, and to tell changes that are observed::
 
     device = LwM2MDevice("coap://127.0.0.1:5683", "my-sensor", [DeviceResource("/3303/0/5700", 21.5)])
@@ -31,7 +31,7 @@ does nothing by itself but to answer, and to tell changes that are observed::
     await device.deregister()
     await device.close()
 
-:class:`~mirror_server.devices.lwm2m_client.fleet.BackgroundFleet` has such devices on a thread of its own, for programs
+``BackgroundFleet`` (``.fleet``) has such devices on a thread of its own, for programs
 without an event loop.
 
 What it does not have: bootstrap, other transports than UDP, observations by more than one server, and conditions on
