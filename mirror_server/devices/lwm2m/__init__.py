@@ -55,7 +55,7 @@ The network
 - Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
   the ``sysctl`` that does.
 - What strangers may is bounded: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
-  ``--coap-registrations-per-minute`` of one address. Raise the last one where many devices come by one router.
+  ``--coap-registrations-per-minute`` of one address and port, so that devices behind one router are apart.
 
 What is stored
 --------------

@@ -346,6 +346,7 @@ class Registrar:
         """Let go of a device whose registration has ended."""
         self._observations.end_all(device)
         self._registry.remove(device)
+        device.give_up_exchange()
 
     def _expect_tokens(self, device: RegisteredDevice) -> None:
         for token, path in device.tokens.items():
