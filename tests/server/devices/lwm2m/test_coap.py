@@ -66,6 +66,22 @@ async def test_a_long_answer_is_read_in_blocks_each_of_which_says_what_is_accept
         assert (await reading).payload == whole
         assert [message.number(Option.ACCEPT) for message in asked] == [0] * 10
         assert [message.block(Option.BLOCK2) for message in asked[1:]] == [Block(n, False, 512) for n in range(1, 10)]
+        assert {message.token for message in asked} == {asked[0].token}
+
+
+@in_loop
+async def test_blocks_after_the_answer_to_observe_may_come_with_its_token() -> None:
+    """Which names the observation and is not asked with again; a client was seen to answer with it all the same."""
+    async with speaking() as (endpoint, device):
+        observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
+        first = await device.receive()
+        more = (uint_option(Option.OBSERVE, 1), (Option.BLOCK2, Block(0, True, 16).encode()))
+        device.answer(first, "2.05", bytes(16), *more)
+        second = await device.receive()
+        assert second.token != b"mine"
+        second.token = b"mine"
+        device.answer(second, "2.05", b"1", (Option.BLOCK2, Block(1, False, 16).encode()))
+        assert (await observing).response.payload == bytes(16) + b"1"
 
 
 @in_loop
@@ -75,7 +91,7 @@ async def test_a_long_payload_is_written_in_blocks_of_the_size_that_the_device_w
     async with speaking() as (endpoint, device):
         writing = asyncio.ensure_future(endpoint.request(device.peer, write))
         taken = b""
-        asked = await device.receive()
+        first = asked = await device.receive()
         assert asked.number(Option.SIZE1) == len(whole)
         while (block := asked.block(Option.BLOCK1)) and block.more:
             assert block.offset == len(taken)
@@ -83,6 +99,7 @@ async def test_a_long_payload_is_written_in_blocks_of_the_size_that_the_device_w
             device.answer(asked, "2.31", b"", (Option.BLOCK1, Block(block.number, True, 256).encode()))
             asked = await device.receive()
             assert (asked.number(Option.CONTENT_FORMAT), len(asked.payload)) == (42, 256)
+            assert asked.token == first.token
         device.answer(asked, "2.04")
         assert await writing == Response("2.04")
         assert taken + asked.payload == whole
