@@ -46,6 +46,17 @@ def test_without_aiocoap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
 
 
+def test_the_help_needs_no_extra() -> None:
+    program = (
+        "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
+        "from mirror_server.devices.lwm2m_client.command import main; main(['--help'])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
+    )
+    assert "--queue" in ended.stdout
+
+
 def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:
     port = server if isinstance(server, int) else server.getsockname()[1]
     program = "from mirror_server.devices.lwm2m_client.command import main; main()"
