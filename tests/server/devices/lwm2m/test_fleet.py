@@ -49,7 +49,7 @@ OTHER_PORT = Peer("192.0.2.1:40001")
 ELSEWHERE = Peer("192.0.2.2:40000")
 TEMPERATURE = "/3303/0/5700"
 LINKS = b"</3303/0/5700>,</3311/0/5850>,</3/0/4>"
-LIMIT_SECONDS = 5
+LIMIT_SECONDS = 60
 
 
 def done(value: Any = None) -> Future[Any]:
