@@ -380,7 +380,7 @@ def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations() -> No
 
 def test_a_device_that_is_cut_off_neither_answers_nor_tells() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.001, max_retransmit=1)
+        hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
         async with registered(server, transmission=hasty) as device:
             await ask(server, GET, TEMPERATURE, accept=0, observe=0)
             device.cut_off()
@@ -428,7 +428,7 @@ def test_an_update_tells_what_changed_and_a_farewell_ends_it() -> None:
 def test_an_auto_observed_change_is_sent_again_until_it_is_acknowledged() -> None:
     async def scenario(server: UdpServer) -> None:
         door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
-        hasty = Transmission(ack_timeout_seconds=0.01)
+        hasty = Transmission(ack_timeout_seconds=0.1)
         async with registered(server, resources=[door], transmission=hasty) as device:
             device.set_value("/3200/0/5500", True)
             first = await server.next()

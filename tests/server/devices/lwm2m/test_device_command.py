@@ -15,7 +15,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from mirror_server.devices.lwm2m_client import command
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 60
 
 
 @pytest.mark.parametrize(

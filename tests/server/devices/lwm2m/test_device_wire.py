@@ -176,7 +176,7 @@ def test_a_request_that_comes_twice_is_answered_twice_and_done_once() -> None:
 
 def test_a_registration_is_sent_again_until_it_is_answered() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.01)
+        hasty = Transmission(ack_timeout_seconds=0.1)
         device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0), transmission=hasty)
         registering = asyncio.create_task(device.register())
         first, second = await server.next(), await server.next()
