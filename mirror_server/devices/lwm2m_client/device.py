@@ -221,7 +221,10 @@ class LwM2MDevice:
         links = self.link_style.write(list(self._resources.values()))
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
         response = await self._ask(request)
-        self.registration_id = "/".join(response.location[1:])
+        # Some servers tell the location in one option, others each segment in one of its own.
+        _, _, self.registration_id = "/".join(response.location).partition("/")
+        if not self.registration_id:
+            raise RegistrationRefused(response.code, "it names no location such as /rd/5a3f")
         self.observations.forget()
         for resource in self._auto_observed():
             self._auto_sent.setdefault(resource.path, resource.value)

@@ -308,7 +308,7 @@ async def test_a_request_to_a_device_gets_through_losses() -> None:
 
 @in_loop
 async def test_silence_ends_and_the_next_request_goes_out_at_once() -> None:
-    tuning = Tuning(ack_timeout_seconds=0.02, retransmissions=2)
+    tuning = Tuning(ack_timeout_seconds=0.1, retransmissions=2)
     async with speaking(tuning=tuning) as (endpoint, device):
         with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
             await endpoint.request(device.peer, READ)

@@ -11,7 +11,7 @@ from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
-LIMIT_SECONDS = 5
+LIMIT_SECONDS = 60
 ACK_CREATED = bytes.fromhex("64 41")
 """An acknowledgement, version 1, with a token of 4 bytes, 2.01."""
 
