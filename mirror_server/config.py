@@ -72,7 +72,7 @@ class Settings:
         max_coap_devices: How many real devices may be registered at once.
         max_coap_links: How many links one of them may register.
         max_coap_payload_bytes: The largest payload a real device may send, all blocks together.
-        coap_registrations_per_minute: How often one address may register.
+        coap_registrations_per_minute: How often one address and port may register.
     """
 
     database_url: str = DEFAULT_URL

@@ -256,7 +256,7 @@ _ALL = (
         "--coap-registrations-per-minute",
         "coap_registrations_per_minute",
         type=click.IntRange(min=1),
-        help="How often one address may register real devices; more is refused with 4.29.",
+        help="How often one address and port may register real devices; more is refused with 4.29.",
     ),
 )
 

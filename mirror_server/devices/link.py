@@ -52,6 +52,8 @@ class Content(NamedTuple):
 class Observation(NamedTuple):
     """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it.
 
+    ``is_unasked`` where the device sent it though nobody had it observed, also of a resource that is not auto-observed.
+
     As its content it is a tuple, which is made in half the time of a frozen dataclass: thousands come in a second.
     """
 
@@ -59,6 +61,7 @@ class Observation(NamedTuple):
     path: str
     content: Content
     changed_at: Instant
+    is_unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,8 @@ def _in_order(
 
 def _observed_value(observation: Observation, now: Instant, hearing: Hearing) -> ReportedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
-    origin: Origin = "auto_observation" if hearing.auto_observed and not hearing.app_ids else "subscription"
+    is_unasked = observation.is_unasked or hearing.auto_observed
+    origin: Origin = "auto_observation" if is_unasked and not hearing.app_ids else "subscription"
     return reported_value(
         observation.device_id, observation.path, observation.content, now, origin, observation.changed_at
     )

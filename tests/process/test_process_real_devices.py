@@ -211,6 +211,23 @@ def test_a_device_that_never_answers_holds_up_no_other(shared_field: Field) -> N
     assert {message.token for message in mute.asked} == {mute.asked[0].token}, "one at a time"
 
 
+def test_who_leaves_without_an_answer_and_comes_back_is_asked_at_once(shared_field: Field) -> None:
+    device = shared_field.registered("hasty", host="127.0.0.11")
+    device_id = shared_field.id_of(device.name)
+    assert device_id is not None
+    device.silent = True
+    shared_field.application.read(device_id, TEMPERATURE, "unanswered")
+    wait_until(lambda: any(each.path == TEMPERATURE for each in device.asked), "a request")
+    assert shared_field.answer_to(device, device.leaving()).code_text == "2.02"
+    device.silent = False
+    before = device.created
+    send_until(device, device.registration(), lambda: device.created > before)
+
+    shared_field.application.read(device_id, TEMPERATURE, "answered")
+
+    assert shared_field.application.response("answered")["status"] == 200
+
+
 def test_losses_duplicates_and_disorder_end_in_the_newest_value(field: Field) -> None:
     """Of the notifications one in four is lost, one in four comes twice, and three of them change places."""
     chance = random.Random(4)

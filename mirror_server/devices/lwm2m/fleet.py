@@ -212,7 +212,7 @@ class Fleet:
         taken = [each for each in told if each.path in known]
         if told and not taken:
             return Response("4.04", b"no resource of these is one that was registered", 0)
-        self._collect(device, taken)
+        self._collect(device, taken, is_unasked=True)
         return Response("2.04")
 
     async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
@@ -370,13 +370,13 @@ class Fleet:
         else:
             self._collect(device, told)
 
-    def _collect(self, device: RegisteredDevice, told: list[Told]) -> None:
+    def _collect(self, device: RegisteredDevice, told: list[Told], *, is_unasked: bool = False) -> None:
         """Tell the service, of all that comes in one turn of the loop at once."""
         now = self._clock.now()
         if told and not self._told:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._told += [
-            Observation(device.device_id, path, content, now if changed_at is None else changed_at)
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
             for path, content, changed_at in told
         ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.lwm2m.exchange import Peer
-from mirror_server.devices.lwm2m.registration import Version
+from mirror_server.devices.lwm2m.registration import RegistrationParameters, Version
 from mirror_server.store.registrations import KnownDevice, StoredRegistration
 
 _HALF_OF_SEQUENCES = 1 << 23
@@ -132,8 +132,10 @@ class RegisteredDevice:
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
         return peer.host == self.peer.host
 
-    def renew(self, now: Instant) -> None:
-        """It registered, or updated its registration."""
+    def renew(self, now: Instant, parameters: RegistrationParameters) -> None:
+        """It updated its registration."""
+        self.binding, self.queue_mode = parameters.binding, parameters.queue_mode
+        self.lifetime_seconds = parameters.lifetime_seconds
         self.expires_at = after_seconds(now, self.lifetime_seconds)
 
     def give_up_exchange(self) -> None:

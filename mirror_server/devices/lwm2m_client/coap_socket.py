@@ -32,6 +32,7 @@ _CONTINUE = 0x5F
 _BLOCK_BYTES = 1024
 _BLOCK_SIZE_EXPONENT = 6
 _MOST_PAYLOAD_BYTES = 1 << 20
+_PINGS = 3
 _REMEMBERED = 32
 """How many requests are known again when they come twice."""
 _REMEMBERED_NOTIFICATIONS = 256
@@ -305,6 +306,7 @@ class CoapSocket:
         self._message_id = random.randrange(1 << 16)  # noqa: S311 - no secret
         self._exchanges: dict[int, _Exchange] = {}
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
+        self._pings: dict[int, asyncio.Future[None]] = {}
         self._notified: OrderedDict[int, bytes] = OrderedDict()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
         self._uploads: dict[tuple[object, ...], bytearray] = {}
@@ -415,6 +417,23 @@ class CoapSocket:
             del self._waiting[message.token]
             self._end_exchange_of(message.token)
 
+    async def ping(self) -> bool:
+        """Ask whether the server is there; false where it did not answer three times. Source: RFC 7252 section 4.3."""
+        answered: asyncio.Future[None] = self._loop.create_future()
+        data = self._send(Message(code=_EMPTY), _CON)
+        message_id = self._message_id
+        self._pings[message_id] = answered
+        try:
+            for number in range(_PINGS):
+                if number:
+                    self._put(data)
+                await asyncio.wait([answered], timeout=self._transmission.ack_timeout_seconds * 2**number)
+                if answered.done():
+                    return True
+        finally:
+            del self._pings[message_id]
+        return False
+
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
         """Send a message that the server did not ask for just now; of a large one the first block."""
         message = _response_message(Observed(response, sequence))
@@ -509,6 +528,11 @@ class CoapSocket:
             return
         exchange = self._end_exchange(message.mid)
         if message.mtype != _RST:
+            return
+        ping = self._pings.get(message.mid)
+        if ping is not None:
+            if not ping.done():
+                ping.set_result(None)
             return
         token = exchange.token if exchange else self._notified.get(message.mid)
         if token in self._waiting:

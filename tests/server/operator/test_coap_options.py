@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from mirror_server import wsgi
 from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings
 from mirror_server.devices.lwm2m.exchange import CannotListen
@@ -230,3 +231,27 @@ def test_a_demo_with_coap_prints_where_before_its_address_and_key():
     assert re.fullmatch(r"# Real devices: coap://127\.0\.0\.1:[1-9]\d*\n", lines[0])
     assert [line.partition("=")[0] for line in lines[1:]] == ["export API_HOST", "export API_KEY"]
     assert demo.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"MIRROR_COAP": "0.0.0.0"}, "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
+        ({"MIRROR_COAP": "here:there"}, "'here:there' is no address to listen on; write it like 127.0.0.1:5683 or"),
+        ({"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"}, "Error: 192.0.2.7 is no address of this machine"),
+    ],
+)
+def test_under_another_server_the_environment_is_refused_in_the_same_words(
+    tmp_path, monkeypatch, capsys, environment, sentence
+):
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    url = f"sqlite:///{tmp_path}/mirror.db"
+    for name, value in {"MIRROR_DATABASE": url, **environment}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        wsgi.create()
+    assert ended.value.code == 3
+    assert sentence in capsys.readouterr().err
+    # Nothing of it goes on: another server can have the database.
+    with closing(Services(Settings(database_url=url))) as services:
+        services.start()

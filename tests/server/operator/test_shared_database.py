@@ -1,9 +1,11 @@
 """Servers on one PostgreSQL database: a transaction whose end was not told, leading that is lost and taken again."""
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ import databases
 import psycopg
 import pytest
 
-from mirror_server.config import Settings
+from mirror_server.config import ListenAddress, Settings
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.simulator.bench import SimulatedResource
 from mirror_server.service import keys
@@ -22,7 +24,7 @@ from mirror_server.store import devices, revisions, settings
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.failures import NotLeader, StorageFailed
+from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.maintenance import violations
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
@@ -387,3 +389,31 @@ def numbers_of(services: Services, device_id: str) -> tuple[int | None, int | No
     with services.database.read() as session:
         (row,) = stored_resources.of_device(session, device_id)
     return row.desired_revision, row.reported_revision
+
+
+def test_a_process_that_listens_for_no_real_devices_does_not_join_those_that_do(url: str) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    address = ListenAddress("127.0.0.1", 0)
+    with closing(Services(Settings(database_url=url, coap=address))) as services:
+        services.start()
+        wait_for(services.device_urls)
+        with pytest.raises(DatabaseError, match=r"with --coap, this one is to do so without.* all or none with --coap"):
+            Services(Settings(database_url=url))
+        with closing(Services(Settings(database_url=url, coap=address))) as second:
+            second.start()
+            assert second.device_urls() == [], "the port is the leader's"
+
+
+def test_the_process_that_takes_over_listens_for_real_devices_on_the_same_port(url: str) -> None:
+    pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        address = ListenAddress(*free.getsockname())
+    first, second = (Services(Settings(database_url=url, coap=address)) for _ in range(2))
+    with closing(second):
+        with closing(first):
+            first.start()
+            second.start()
+            assert wait_for(first.device_urls) == [f"coap://{address}"]
+            assert second.device_urls() == []
+        assert wait_for(second.device_urls) == [f"coap://{address}"]

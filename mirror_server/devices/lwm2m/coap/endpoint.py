@@ -125,7 +125,7 @@ class CoapEndpoint:
             first = await self._way(peer).ask(peer, _message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
-                whole = await self._rest(peer, request, first)
+                whole = await self._rest(peer, request, first, _own_token())
             except _Changed:
                 whole = await self._whole(peer, request)
             return Observed(_response(whole), sequence)
@@ -184,28 +184,30 @@ class CoapEndpoint:
     async def _whole(self, peer: Peer, request: Request) -> Message:
         """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
         for _ in range(_READINGS):
+            # All of one transfer has one token: a client was seen to put blocks together by it.
+            token = _own_token()
             with contextlib.suppress(_Changed):
-                return await self._rest(peer, request, await self._upload(peer, request))
+                return await self._rest(peer, request, await self._upload(peer, request, token), token)
         raise NoAnswer(f"{peer.address}: {request.path} changes faster than it can be read")
 
-    async def _upload(self, peer: Peer, request: Request) -> Message:
+    async def _upload(self, peer: Peer, request: Request, token: bytes) -> Message:
         """Send a request, in blocks where it is long or the device says so; gives the first message of the answer."""
         way = self._way(peer)
         size = _BLOCK_BYTES
         if len(request.payload) <= size:
-            answer = await way.ask(peer, _message(request, _own_token()))
+            answer = await way.ask(peer, _message(request, token))
             size = _smaller_size(answer, size)
             if answer.code != _TOO_LARGE or size >= min(_BLOCK_BYTES, len(request.payload)):
                 return answer
-        return await self._upload_blocks(peer, request, size)
+        return await self._upload_blocks(peer, request, token, size)
 
-    async def _upload_blocks(self, peer: Peer, request: Request, size: int) -> Message:
+    async def _upload_blocks(self, peer: Peer, request: Request, token: bytes, size: int) -> Message:
         way = self._way(peer)
         offset = 0
         while True:
             end = offset + size
             block = Block(offset // size, end < len(request.payload), size)
-            answer = await way.ask(peer, _message(request, _own_token(), upload=block))
+            answer = await way.ask(peer, _message(request, token, upload=block))
             asked_size = _smaller_size(answer, size)
             if answer.code == _TOO_LARGE and asked_size < size and offset == 0:
                 size = asked_size
@@ -214,7 +216,7 @@ class CoapEndpoint:
             else:
                 offset, size = end, asked_size
 
-    async def _rest(self, peer: Peer, request: Request, first: Message) -> Message:
+    async def _rest(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
         """Read the blocks that follow the first, and put them to it."""
         block = first.block(Option.BLOCK2)
         if block is None or not block.more:
@@ -226,7 +228,7 @@ class CoapEndpoint:
             if not first.payload or len(body) % block.size:
                 raise NoAnswer(f"{peer.address}: a block of another length than it says")
             wanted = Block(len(body) // block.size, False, block.size)
-            part = await self._way(peer).ask(peer, _message(request, _own_token(), download=wanted))
+            part = await self._way(peer).ask(peer, _message(request, token, download=wanted))
             block = _following(first, part, len(body), block.size)
             body += part.payload
             if len(body) > self._limits.payload_bytes:

@@ -1,11 +1,11 @@
 """DTLS with pre-shared keys, between the socket and the messages. Source: RFC 6347, RFC 4279.
 
-One context of DTLSSocket for all devices: it answers the first word of a stranger without keeping anything, so that
-memory is taken only for an address that proved to be one. aiocoap's own server holds an object for each address that
-ever sent a datagram, and cannot listen at all addresses.
+Each address that begins a handshake has a context of DTLSSocket of its own, of 0.5 KB: where one context holds several
+peers, the library deletes one that says good-bye twice from its table, and the next may crash the process. aiocoap's
+own server holds a context for each address that ever sent a datagram, and cannot listen at all addresses.
 
 What is known of DTLSSocket beyond its signatures is held by tests: a key longer than 16 bytes would be written over its
-stack, an exception may not leave a callback, and a session may not be ended within one.
+stack, an exception may not leave a callback, and a context that still has a peer may not be freed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
-from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
+from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport
 from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
@@ -39,36 +39,128 @@ _SERVER_HELLO = 2
 _CLIENT_KEY_EXCHANGE = 16
 _RECORD_HEAD = 13
 _VERSION_1_2 = b"\xfe\xfd"
+_ONE_PEER = ("::1", 1)
+"""What a context calls its only peer."""
 _OWN_IDENTITY = b"server"
 """DTLSSocket keeps a bare pointer to it, so it lives as long as the module; a server says no identity."""
 
 
-@dataclass(slots=True, eq=False)
-class _Session:
-    """One device's. ``identity`` is as whom it proves itself, and ``peer`` has it as soon as the handshake is done."""
-
-    peer: Peer
-    dtls: Any
-    began_at: float
-    identity: str = ""
-    last_words: list[bytes] = field(default_factory=list)
-    """How the server ended the handshake, until the device says something: the library does not say it again."""
-
-
 @dataclass(slots=True)
 class _Heard:
-    """What came of a datagram: a handshake that begins or is done, an identity with a key, data, an end, an answer."""
+    """What came of a datagram: a handshake that begins or is done, an end, data, and what the library wrote."""
 
     greeted: bool = False
     connected: bool = False
     broken: bool = False
-    identity: str = ""
     plaintexts: list[bytes] = field(default_factory=list)
     written: list[bytes] = field(default_factory=list)
 
 
+class _Session:
+    """One address and its context of the library, whose callbacks are here: none of them may raise anything.
+
+    Attributes:
+        peer: Whom datagrams go to; with the identity as soon as the handshake is done.
+        identity: As whom it proves itself.
+        began_at: Since when the handshake goes on, on the loop's clock.
+        last_words: How the server ended the handshake, until the device says something: the library does not say it
+            again.
+    """
+
+    def __init__(self, dtls: Any, peer: Peer, keys: Keys, send: Callable[[Peer, bytes], None], now: float) -> None:
+        self.peer = peer
+        self.identity = ""
+        self.began_at = now
+        self.last_words: list[bytes] = []
+        self._keys = keys
+        self._key = b""
+        self._send = send
+        self._heard = _Heard()
+        self._other_side = dtls.Session(*_ONE_PEER)
+        self._context: Any = dtls.DTLS(
+            read=self._plain, write=self._encrypted, event=self._event, pskId=_OWN_IDENTITY, pskStore=self
+        )
+
+    def hear(self, datagram: bytes) -> _Heard:
+        """Let the library read a datagram; nothing else is done before it is out of its callbacks."""
+        heard = self._heard = _Heard()
+        self._context.handleMessage(self._other_side, datagram)
+        self._key = b""
+        return heard
+
+    def say(self, data: bytes) -> None:
+        """Send data, encrypted."""
+        self._context.write(self._other_side, data)
+
+    def repeat_last_words(self) -> None:
+        """Say the end of the handshake again."""
+        for words in self.last_words:
+            self._send(self.peer, words)
+
+    def retransmit(self) -> None:
+        """Send again what got lost in the handshake, if it is time for it."""
+        self._context.checkRetransmit()
+
+    def end(self) -> None:
+        """Say good-bye, and let go of the library's memory; the context may not be freed before."""
+        self._context.resetPeer(self._other_side)
+        self._context = None
+
+    def begin_anew(self, peer: Peer, now: float) -> None:
+        """Forget as whom the other side proved itself: it makes a new handshake."""
+        self.peer, self.identity, self.began_at, self.last_words = peer, "", now, []
+
+    def keys(self) -> _Session:
+        """What the library looks for an identity in."""
+        return self
+
+    def __contains__(self, identity: bytes) -> bool:
+        """Whether an identity may come in; its key is held for the call that follows."""
+        self.identity, self._key = "", b""
+        try:
+            name = identity.decode()
+            key = self._keys(name)
+        except UnicodeDecodeError:
+            return False
+        except Exception:
+            _log.exception("The key of a device was not found out")
+            return False
+        if key is not None and len(key) > _LONGEST_KEY:
+            _log.warning("A device stays out: its key is longer than the %d bytes that can be used", _LONGEST_KEY)
+            return False
+        if not key or not name:
+            return False
+        self.identity, self._key = name, key
+        return True
+
+    def __getitem__(self, _identity: bytes) -> bytes:
+        """The key of the identity that was just looked for."""
+        return self._key
+
+    def _plain(self, _sender: object, data: bytes) -> int:
+        self._heard.plaintexts.append(data)
+        return len(data)
+
+    def _encrypted(self, _recipient: object, data: bytes) -> int:
+        self._heard.written.append(data)
+        if _handshake_message(data) == _SERVER_HELLO:
+            self._heard.greeted = True
+        elif data[0] == _ALERT:
+            self._heard.broken = True
+        self._send(self.peer, data)
+        return len(data)
+
+    def _event(self, level: int, code: int) -> None:
+        if code == _CONNECTED:
+            self._heard.connected = True
+        elif level == _FATAL or code == _CLOSE_NOTIFY:
+            self._heard.broken = True
+
+
 class DtlsTransport:
     """Carries datagrams encrypted; ``socket`` carries what it made of them.
+
+    An address is a stranger until it answered the server's first word, then it opens a session, then it has one.
 
     Args:
         receiver: Who takes what devices say.
@@ -84,24 +176,18 @@ class DtlsTransport:
     def __init__(
         self, receiver: Receiver, session_ended: Callable[[Peer], None], keys: Keys, limits: Limits, counts: Counts
     ) -> None:
-        dtls = _library()
+        self._dtls = _library()
         self._receiver = receiver
         self._session_ended = session_ended
         self._keys = keys
         self._limits = limits
         self._counts = counts
         self._loop = asyncio.get_running_loop()
-        self._new_session = dtls.Session
-        self._context = dtls.DTLS(
-            read=self._plain, write=self._encrypted, event=self._event, pskId=_OWN_IDENTITY, pskStore=self
-        )
+        self._strangers: OrderedDict[str, _Session] = OrderedDict()
         self._opening: OrderedDict[str, _Session] = OrderedDict()
         self._open: OrderedDict[str, _Session] = OrderedDict()
         self._of_identity: dict[str, deque[_Session]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
-        self._speaking: Peer | None = None
-        self._key = b""
-        self._heard = _Heard()
         self.socket: Transport
 
     @property
@@ -116,22 +202,18 @@ class DtlsTransport:
             Unreachable: It has none, or one with another identity.
         """
         session = self._open.get(peer.address)
-        if session is None or session.identity != peer.identity:
+        if session is None or session.peer.identity != peer.identity:
             raise Unreachable(f"{peer.address}: its DTLS session is gone")
-        self._speaking = session.peer
-        try:
-            self._context.write(session.dtls, datagram)
-        finally:
-            self._speaking = None
+        session.say(datagram)
 
     async def close(self) -> None:
         """End all sessions, and close the socket."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for session in [*self._opening.values(), *self._open.values()]:
-            self._reset(session)
-        self._opening.clear()
-        self._open.clear()
+        for sessions in (self._strangers, self._opening, self._open):
+            for session in sessions.values():
+                session.end()
+            sessions.clear()
         self._of_identity.clear()
         await self.socket.close()
 
@@ -143,33 +225,22 @@ class DtlsTransport:
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Take what the socket received."""
         address = peer.address
-        session = self._opening.get(address) or self._open.get(address)
-        spoken = self._new_dtls_session(address) if session is None else session.dtls
-        heard = self._hear(peer, spoken, _of_known_version(datagram))
+        session = self._open.get(address) or self._opening.get(address) or self._strangers.get(address)
+        if session is None:
+            if _handshake_message(datagram) != _CLIENT_HELLO:
+                self._counts.dropped += 1
+                return
+            session = self._new_stranger(peer)
+        heard = session.hear(_of_known_version(datagram))
         if heard.greeted:
-            self._begin(peer, spoken)
-        opening = self._opening.get(address)
-        if opening is not None:
-            opening.identity = heard.identity or opening.identity
-            if heard.connected:
-                opening.last_words = heard.written
-                self._open_session(opening)
-        session = self._open.get(address)
-        if session is not None:
-            self._open.move_to_end(address)
-            self._repeat_last_words(session, datagram, heard)
-            for plaintext in heard.plaintexts:
-                self._receiver.received(session.peer, plaintext)
+            self._begin(session, peer)
+        if heard.connected and address in self._opening:
+            session.last_words = heard.written
+            self._open_session(session)
+        if address in self._open:
+            self._deliver(session, datagram, heard)
         if heard.broken:
-            self._fail(address)
-
-    def _repeat_last_words(self, session: _Session, datagram: bytes, heard: _Heard) -> None:
-        """Say the end of a handshake again to a device that did not hear it, which says its part again."""
-        if heard.plaintexts:
-            session.last_words = []
-        elif not heard.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
-            for words in session.last_words:
-                self._send_raw(session.peer, words)
+            self._break_off(session)
 
     def failed(self, peer: Peer, reason: str) -> None:
         """Hear of the socket that nothing reaches a peer; its session stays, for it may come back."""
@@ -177,64 +248,13 @@ class DtlsTransport:
         if session is not None:
             self._receiver.failed(session.peer, reason)
 
-    def keys(self) -> DtlsTransport:
-        """What DTLSSocket looks for an identity in."""
-        return self
-
-    def __contains__(self, identity: bytes) -> bool:
-        """Whether an identity may come in; its key is held for the call that follows."""
-        self._heard.identity, self._key = "", b""
-        try:
-            name = identity.decode()
-            key = self._keys(name)
-        except UnicodeDecodeError:
-            return False
-        except Exception:
-            _log.exception("The key of a device was not found out")
-            return False
-        if key is not None and len(key) > _LONGEST_KEY:
-            _log.warning("A device stays out: its key is longer than the %d bytes that can be used", _LONGEST_KEY)
-            return False
-        if not key or not name:
-            return False
-        self._heard.identity, self._key = name, key
-        return True
-
-    def __getitem__(self, _identity: bytes) -> bytes:
-        """The key of the identity that was just looked for."""
-        return self._key
-
-    def _new_dtls_session(self, address: str) -> Any:
-        host, port, *_ = sockaddr_of(address)
-        return self._new_session(host, port)
-
-    def _hear(self, peer: Peer, spoken: Any, datagram: bytes) -> _Heard:
-        """Let the library read a datagram; nothing else is done before it is out of its callbacks."""
-        heard = self._heard = _Heard()
-        self._speaking = peer
-        try:
-            self._context.handleMessage(spoken, datagram)
-        finally:
-            self._speaking = None
-            self._heard = _Heard()
-            self._key = b""
-        return heard
-
-    def _plain(self, _sender: object, data: bytes) -> int:
-        self._heard.plaintexts.append(data)
-        return len(data)
-
-    def _encrypted(self, recipient: tuple[str, int], data: bytes) -> int:
-        """Send what the library wrote; nothing may be raised here, through C."""
-        self._heard.written.append(data)
-        if _handshake_message(data) == _SERVER_HELLO:
-            self._heard.greeted = True
-        elif data[0] == _ALERT:
-            self._heard.broken = True
-        peer = self._speaking or self._opening_peer(recipient)
-        if peer is not None:
-            self._send_raw(peer, data)
-        return len(data)
+    def _new_stranger(self, peer: Peer) -> _Session:
+        session = _Session(self._dtls, peer, self._keys, self._send_raw, self._loop.time())
+        self._strangers[peer.address] = session
+        if len(self._strangers) > self._limits.handshakes:
+            self._strangers.popitem(last=False)[1].end()
+        self._sweep_later()
+        return session
 
     def _send_raw(self, peer: Peer, data: bytes) -> None:
         try:
@@ -242,28 +262,27 @@ class DtlsTransport:
         except Unreachable:
             self._counts.unreachable += 1
 
-    def _event(self, level: int, code: int) -> None:
-        if code == _CONNECTED:
-            self._heard.connected = True
-        elif level == _FATAL or code == _CLOSE_NOTIFY:
-            self._heard.broken = True
+    def _deliver(self, session: _Session, datagram: bytes, heard: _Heard) -> None:
+        self._open.move_to_end(session.peer.address)
+        if heard.plaintexts:
+            session.last_words = []
+        elif not heard.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
+            session.repeat_last_words()
+        for plaintext in heard.plaintexts:
+            self._receiver.received(session.peer, plaintext)
 
-    def _opening_peer(self, recipient: tuple[str, int]) -> Peer | None:
-        """Of whom the library sends something again."""
-        sessions = self._opening.values()
-        return next((each.peer for each in sessions if (each.dtls.addr, each.dtls.port) == recipient), None)
-
-    def _begin(self, peer: Peer, spoken: Any) -> None:
-        """A peer proved its address: what it had is over, and its handshake goes on."""
-        old = self._open.get(peer.address)
-        if old is not None:
-            self._forget(old)
-        self._opening.pop(peer.address, None)
-        self._opening[peer.address] = _Session(peer, spoken, self._loop.time())
+    def _begin(self, session: _Session, peer: Peer) -> None:
+        """An address proved to be one: what it had is over, and its handshake goes on."""
+        address = peer.address
+        if address in self._open:
+            self._forget(session)
+        self._strangers.pop(address, None)
+        self._opening.pop(address, None)
+        session.begin_anew(peer, self._loop.time())
+        self._opening[address] = session
         if len(self._opening) > self._limits.handshakes:
-            self._fail(next(iter(self._opening)))
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+            self._refuse(next(iter(self._opening.values())))
+        self._sweep_later()
 
     def _open_session(self, session: _Session) -> None:
         address = session.peer.address
@@ -279,51 +298,53 @@ class DtlsTransport:
         elif len(self._open) > self._limits.sessions:
             self._end(next(iter(self._open.values())))
 
-    def _fail(self, address: str) -> None:
-        opening = self._opening.pop(address, None)
-        if opening is not None:
-            self._refuse(opening)
-        elif address in self._open:
-            self._end(self._open[address])
+    def _break_off(self, session: _Session) -> None:
+        """Either side said that it is over."""
+        address = session.peer.address
+        if self._open.get(address) is session:
+            self._end(session)
+        elif self._opening.get(address) is session:
+            self._refuse(session)
+        elif self._strangers.get(address) is session:
+            del self._strangers[address]
+            session.end()
 
     def _refuse(self, session: _Session) -> None:
         """Let a handshake end that came to nothing."""
         self._counts.handshake_failures += 1
-        self._reset(session)
+        del self._opening[session.peer.address]
+        session.end()
 
     def _end(self, session: _Session) -> None:
-        self._reset(session)
+        session.end()
         self._forget(session)
-
-    def _reset(self, session: _Session) -> None:
-        self._speaking = session.peer
-        try:
-            self._context.resetPeer(session.dtls)
-        finally:
-            self._speaking = None
 
     def _forget(self, session: _Session) -> None:
         """Tell that a session is gone, which the library has no longer."""
         del self._open[session.peer.address]
-        others = self._of_identity[session.identity]
+        others = self._of_identity[session.peer.identity or ""]
         others.remove(session)
         if not others:
-            del self._of_identity[session.identity]
+            del self._of_identity[session.peer.identity or ""]
         self._counts.sessions -= 1
         self._receiver.failed(session.peer, "its DTLS session ended")
         self._session_ended(session.peer)
 
+    def _sweep_later(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
     def _sweep(self) -> None:
         """Send again what got lost in handshakes, and let those end that take too long."""
         self._sweeper = None
-        self._context.checkRetransmit()
         before = self._loop.time() - self._limits.handshake_seconds
-        while self._opening:
-            address, oldest = next(iter(self._opening.items()))
-            if oldest.began_at > before:
-                self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-                return
-            self._fail(address)
+        for session in [*self._strangers.values(), *self._opening.values()]:
+            if session.began_at < before:
+                self._break_off(session)
+            else:
+                session.retransmit()
+        if self._strangers or self._opening:
+            self._sweep_later()
 
 
 def _of_known_version(datagram: bytes) -> bytes:

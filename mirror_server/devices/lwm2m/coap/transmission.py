@@ -209,12 +209,14 @@ class Transmission:
                 del self._exchanges[exchange.peer.address]
 
     def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
+        if message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
+            return
         exchange = self._waiting_for(peer, message)
         if exchange is not None and message.unknown_critical is not None:
             self._end(exchange, NoAnswer(f"{peer.address}: its answer holds option {message.unknown_critical}"))
             exchange = None
         if exchange is None:
-            self._unasked_received(peer, message, datagram)
+            self._unasked_received(peer, message)
             return
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
@@ -227,7 +229,7 @@ class Transmission:
     def _waiting_for(self, peer: Peer, message: Message) -> _Exchange | None:
         for exchange in self._exchanges.get(peer.address, ()):
             asked = exchange.message
-            if exchange.answer is None or asked.token != message.token:
+            if exchange.answer is None or not _is_of(message, asked):
                 continue
             if message.type != Type.ACKNOWLEDGEMENT:
                 is_late_notification = asked.number(Option.OBSERVE) == 1 and message.first(Option.OBSERVE) is not None
@@ -236,11 +238,9 @@ class Transmission:
                 return exchange
         return None
 
-    def _unasked_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
+    def _unasked_received(self, peer: Peer, message: Message) -> None:
         if message.type == Type.ACKNOWLEDGEMENT:
             self._counts.dropped += 1
-        elif message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
-            pass
         elif message.unknown_critical is None and self._upper.notification_arrived(peer, message):
             self._counts.notifications_received += 1
             if message.type == Type.CONFIRMABLE:
@@ -349,6 +349,15 @@ class Transmission:
     def _new_message_id(self) -> int:
         self._next_message_id = (self._next_message_id + 1) & 0xFFFF
         return self._next_message_id
+
+
+def _is_of(message: Message, asked: Message) -> bool:
+    """Whether a response has the token of a request.
+
+    A client was seen to answer for a further block with the token of the first; there the message id has to do.
+    """
+    is_late_token = message.type == Type.ACKNOWLEDGEMENT and asked.first(Option.BLOCK2) is not None
+    return message.token == asked.token or (is_late_token and message.message_id == asked.message_id)
 
 
 def _acknowledgement(message: Message) -> Message:

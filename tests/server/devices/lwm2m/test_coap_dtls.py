@@ -223,6 +223,24 @@ async def test_a_device_that_says_goodbye_is_unreachable() -> None:
 
 
 @in_loop
+async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
+    """The library's table of several peers was seen to break by them, and the process with it."""
+    async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
+        staying = [new_device(f"staying-{number}") for number in range(10)]
+        for device in staying:
+            assert await device.connect()
+        for number in range(60):
+            passing = new_device(f"passing-{number}")
+            assert await passing.connect()
+            passing.say_goodbye()
+            await until(lambda: endpoint.counts.sessions == 10)
+        for device in staying:
+            device.send(registration())
+            assert (await device.receive()).code == code_number("2.01")
+        assert endpoint.counts.handshakes == 70
+
+
+@in_loop
 async def test_bytes_beside_a_session_do_not_end_it() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):

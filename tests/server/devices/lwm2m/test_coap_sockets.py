@@ -35,6 +35,16 @@ def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
 
 
 @in_loop
+async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole() -> None:
+    """``max_size`` of aiocoap's transport is 4,096 bytes."""
+    registry = Registry()
+    async with speaking(registry) as (_, device):
+        device.send(registration(payload=bytes(60_000)))
+        await device.receive()
+        assert registry.requests[0][1].payload == bytes(60_000)
+
+
+@in_loop
 async def test_an_answer_comes_from_the_address_that_was_spoken_to() -> None:
     """What ``pktinfo`` is kept for: a device behind a NAT hears nobody else."""
     registry = Registry()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, run, thermometer
 
 from mirror_sdk.errors import ValueRefused
-from mirror_server.clock import ManualClock
+from mirror_server.clock import ManualClock, Timer
+from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import ServerAddress, Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
@@ -256,6 +258,49 @@ def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change() -
             await nothing_came(server)
             clock.advance(1)
             assert Message.decode(await server.next()).payload == b"23.0"
+
+    run(scenario)
+
+
+class WatchedClock(ManualClock):
+    """Refuses timers that are due at once, which would come again and again."""
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        assert due_at > self.now()
+        return super().call_at(due_at, action)
+
+
+def test_what_is_due_while_it_sleeps_waits_for_the_next_contact() -> None:
+    async def scenario(server: UdpServer) -> None:
+        clock = WatchedClock(0)
+        async with registered(server, clock=clock) as device:
+            await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+            device.sleep()
+            for _ in range(3):
+                clock.advance(60_000)
+                await asyncio.sleep(0)
+            await accept(server, device.wake(), CHANGED)
+            assert Message.decode(await server.next()).payload == b"21.5"
+            await nothing_came(server)
+            clock.advance(60_000)
+            assert Message.decode(await server.next()).payload == b"21.5"
+
+    run(scenario)
+
+
+def test_a_pmax_that_is_over_already_is_told_at_once() -> None:
+    async def scenario(server: UdpServer) -> None:
+        clock = WatchedClock(0)
+        async with registered(server, clock=clock) as device:
+            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+            clock.advance(10_000)
+            told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+            assert (told.token, told.payload) == (b"\xaa", b"21.5")
+            assert Message.decode(await server.next()).code.dotted == "2.04"
+            device.remove(TEMPERATURE)
+            clock.advance(5_000)
+            await nothing_came(server)
 
     run(scenario)
 

@@ -107,3 +107,15 @@ def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, 
         server.sendto(bytes.fromhex("64 42") + farewell[2:8], peer)
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert (told, process.returncode) == ("probe: deregistered\n", 0)
+
+
+def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent(server: socket.socket) -> None:
+    url = f"coap://127.0.0.1:{server.getsockname()[1]}"
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
+        "from mirror_server.devices.lwm2m_client.command import main; main()"
+    )
+    words = [sys.executable, "-c", program, "--server", url, "--name", "probe", "--count", "1000"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert ended.returncode == 2
+    assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr

@@ -125,6 +125,44 @@ def test_a_refused_registration_says_its_code_and_a_cure() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("82 7264 02 6131", "b2 7264 02 6131"),
+        ("85 7264 2f 6131", "b2 7264 02 6131"),
+        ("82 7264 01 61 01 62", "b2 7264 01 61 01 62"),
+    ],
+)
+def test_the_location_of_the_registration_is_what_it_deregisters(location: str, path: str) -> None:
+    async def scenario(server: UdpServer) -> None:
+        device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+        registering = asyncio.create_task(device.register())
+        request = await server.next()
+        server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
+        await registering
+        leaving = asyncio.create_task(device.deregister())
+        farewell = await server.next()
+        assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path))
+        server.send(b"\x64\x42" + farewell[2:8])
+        await leaving
+        await device.close()
+
+    run(scenario)
+
+
+def test_a_registration_without_a_location_is_none() -> None:
+    async def scenario(server: UdpServer) -> None:
+        device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+        registering = asyncio.create_task(device.register())
+        request = await server.next()
+        server.send(ACK_CREATED + request[2:8])
+        with pytest.raises(RegistrationRefused, match="names no location"):
+            await registering
+        await device.close()
+
+    run(scenario)
+
+
 def test_a_request_that_comes_twice_is_answered_twice_and_done_once() -> None:
     async def scenario(server: UdpServer) -> None:
         executed: list[bytes] = []

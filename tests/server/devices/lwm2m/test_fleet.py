@@ -807,3 +807,29 @@ def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_contact(tmp
         assert answers == [Answer(Outcome.NO_ANSWER)]
 
     play(tmp_path, script)
+
+
+def test_an_update_with_the_links_of_before_changes_nothing(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register()
+        assert (await world.post(location, payload=LINKS)).code == "2.04"
+        assert (await world.post(location, payload=b"</3303/0/5700>")).code == "2.04"
+        (_, same, _), (_, other, _) = world.diary.of("updated")
+        assert same is None
+        assert [each.path for each in other] == [TEMPERATURE]
+
+    play(tmp_path, script)
+
+
+def test_an_update_changes_lifetime_and_binding(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register()
+        assert (await world.post(location, "lt=60", "b=UQ", payload=b"")).code == "2.04"
+        ((_, _, changed),) = world.diary.of("updated")
+        assert changed == {"lifetime_seconds": 60, "queue_mode": True}
+        world.clock.advance(59_999)
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        world.clock.advance(60_000)
+        assert (await world.post(location, payload=b"")).code == "4.04"
+
+    play(tmp_path, script)

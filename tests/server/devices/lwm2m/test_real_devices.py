@@ -139,6 +139,7 @@ def test_values_sent_by_themselves_are_those_of_known_resources(real: Any, devic
     assert device_side.run(device.send(TEMPERATURE, "/3311/0/5851")).code == "2.04"
     until(lambda: reported(real, key, mine, "/3311/0/5851") == "40")
     assert float(reported(real, key, mine) or "") == 21.5
+    assert real.resource(key, mine)["reported"]["origin"] == "auto_observation"
     device_side.call(device.add, DeviceResource("/3304/0/5700", 50.0))
     assert device_side.run(device.send("/3304/0/5700")).code == "4.04"
     assert device_side.run(device.send(TEMPERATURE, "/3304/0/5700")).code == "2.04"

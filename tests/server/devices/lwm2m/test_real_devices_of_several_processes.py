@@ -1,0 +1,80 @@
+"""Servers on one PostgreSQL database: the one that leads holds the CoAP port, and the next one reaches the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+
+import databases
+from devices_on_loopback import DeviceSide, until
+
+from mirror_server.config import ListenAddress, Settings
+from mirror_server.core.commands import CommandRequest
+from mirror_server.service.commands import Placement
+from mirror_server.services import Services
+from mirror_server.store import commands, devices, resources
+from mirror_server.store.devices import Condition
+
+TEMPERATURE = "/3303/0/5700"
+
+
+@pytest.fixture
+def open_services(device_side: DeviceSide, tmp_path: Path) -> Iterator[Callable[[], Services]]:
+    settings = Settings(database_url=databases.new_postgresql_url(), coap=ListenAddress("127.0.0.1", device_side.port))
+    opened: list[Services] = []
+
+    def start() -> Services:
+        opened.append(Services(settings))
+        opened[-1].start()
+        return opened[-1]
+
+    yield start
+    for services in opened:
+        if not services._leadership._is_closing.is_set():  # type: ignore[union-attr]
+            services.close()
+
+
+def device_id(services: Services) -> str:
+    with services.database.read() as session:
+        (row,) = devices.page(
+            session, [Condition("endpoint_name", "IN", ("sensor-1",))], after=None, descending=False, limit=1
+        )
+    return row.device_id
+
+
+def read(services: Services, device: str, async_id: str) -> Callable[[], bytes | None]:
+    """Place a read; gives what tells the value, once the read is done."""
+    placement = Placement("app", device, CommandRequest("GET", TEMPERATURE), async_id)
+    services.commands.place(placement).result(10)
+
+    def value() -> bytes | None:
+        with services.database.read() as session:
+            command = commands.find(session, "app", async_id)
+            waits = command is not None and commands.is_unfinished(session, command.command_id)
+            return None if waits else resources.known(session, device, TEMPERATURE).value
+
+    return value
+
+
+def test_the_next_leader_takes_the_port_and_reaches_the_devices(
+    open_services: Callable[[], Services], device_side: DeviceSide
+) -> None:
+    first = open_services()
+    second = open_services()
+    until(lambda: first.real_devices.endpoint)
+    assert second.real_devices.endpoint is None
+    device = device_side.device()
+    device_side.run(device.register())
+    mine, location = device_id(first), device.registration_id
+    # Placed at the process that does not lead.
+    assert float(until(read(second, mine, "first"))) == 21.5
+    first.close()
+    until(lambda: second.real_devices.endpoint)
+    device_side.call(device.set_value, TEMPERATURE, 22.5)
+    assert float(until(read(second, mine, "second"))) == 22.5
+    device_side.run(device.update())
+    assert device.registration_id == location
