@@ -310,13 +310,13 @@ class Registrar:
         return Response("2.04")
 
     async def _changed_structure(self, device: RegisteredDevice, payload: bytes) -> Structure | None:
-        """What the links of an update tell; ``None`` without, or where they are those of before, which some tell again."""
+        """What the links of an update tell; ``None`` without, or where they are those of before."""
         links_hash = hash_of(payload)
+        # Some tell all their links at each update.
         if not payload or links_hash == device.links_hash:
             return None
-        return await structure_of(
-            self._read_links(payload), links_hash, partial(self._known_resources, device.device_id)
-        )
+        known = partial(self._known_resources, device.device_id)
+        return await structure_of(self._read_links(payload), links_hash, known)
 
     async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
         links = structure.links

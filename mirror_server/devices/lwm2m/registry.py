@@ -42,6 +42,7 @@ class RegisteredDevice:
         observed: What it sends on its own account, by path.
         read_formats: Content formats to read in where it is not the first to be tried, by path.
         write_formats: The same to write in.
+        is_being_discovered: Whether it is being asked for what is in ``to_discover``.
         turn: Held by the one request that is under way.
         exchange: Waits for the answer to it.
     """
@@ -67,6 +68,7 @@ class RegisteredDevice:
     observed: dict[str, Observed] = field(default_factory=dict)
     read_formats: dict[str, int] = field(default_factory=dict)
     write_formats: dict[str, int] = field(default_factory=dict)
+    is_being_discovered: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
 

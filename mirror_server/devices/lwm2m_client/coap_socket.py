@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 import secrets
+import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -346,8 +347,9 @@ class CoapSocket:
             self._fail_requests(unreachable)
 
         try:
+            family = await _family_of(server)
             _, datagrams = await self._loop.create_datagram_endpoint(
-                lambda: _Datagrams(received, failed), remote_addr=(server.host, server.port)
+                lambda: _Datagrams(received, failed), remote_addr=(server.host, server.port), family=family
             )
         except OSError as error:
             raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
@@ -653,6 +655,15 @@ class CoapSocket:
         elif len(self._downloads) > _REMEMBERED:
             self._downloads.popitem(last=False)
         return answer
+
+
+async def _family_of(server: ServerAddress) -> int:
+    """IPv4 where the server has both kinds of address: one for this machine alone listens at 127.0.0.1.
+
+    Nothing tells which of them is heard before something is asked there.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
+    return socket.AF_INET if any(each[0] == socket.AF_INET for each in found) else socket.AF_INET6
 
 
 def _incoming(message: Message) -> Incoming:

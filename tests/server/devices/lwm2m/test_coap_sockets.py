@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 import socket
@@ -42,6 +43,19 @@ async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole() -> None:
         device.send(registration(payload=bytes(60_000)))
         await device.receive()
         assert registry.requests[0][1].payload == bytes(60_000)
+
+
+@in_loop
+async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it() -> None:
+    """And no more: the request goes on, and is sent again."""
+    async with speaking() as (endpoint, device):
+        manager = endpoint._ways[False].transport._interface._ctx
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        asked = await device.receive()
+        manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
+        device.answer(asked, "2.05", b"1")
+        assert (await reading).payload == b"1"
+        assert endpoint.counts.dropped == 1
 
 
 @in_loop

@@ -15,7 +15,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from mirror_server.devices.lwm2m_client import command
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 60
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,17 @@ def test_without_aiocoap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
     assert ended.exit_code == 1
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
+
+
+def test_the_help_needs_no_extra() -> None:
+    program = (
+        "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
+        "from mirror_server.devices.lwm2m_client.command import main; main(['--help'])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
+    )
+    assert "--queue" in ended.stdout
 
 
 def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:

@@ -24,7 +24,7 @@ from mirror_server.devices.lwm2m_client.resources import DeviceResource
 from mirror_server.devices.lwm2m_client.runner import DeviceRunner
 
 KEY = bytes(range(16))
-HASTY = Transmission(handshake_seconds=0.3)
+HASTY = Transmission(handshake_seconds=1)
 
 
 @asynccontextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
-from udp_server import ACK_CREATED, UdpServer, registered, run, thermometer
+from udp_server import ACK_CREATED, UdpServer, registered, run, thermometer, udp_server
 
 from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m_client.coap_socket import Transmission
@@ -150,6 +151,22 @@ def test_the_location_of_the_registration_is_what_it_deregisters(location: str, 
     run(scenario)
 
 
+@pytest.mark.parametrize(("host", "listens"), [("localhost", "127.0.0.1"), ("[::1]", "::1")])
+def test_a_server_is_reached_by_its_name_and_over_ipv6(host: str, listens: str) -> None:
+    async def scenario() -> None:
+        async with udp_server(listens) as server:
+            device = LwM2MDevice(f"coap://{host}:{server.port}", "probe", thermometer(), clock=ManualClock(0))
+            registering = asyncio.create_task(device.register())
+            request = await server.next()
+            server.send(ACK_CREATED + request[2:8] + bytes.fromhex("82 7264 02 6131"))
+            await registering
+            await device.close()
+
+    if ":" in listens and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    asyncio.run(scenario())
+
+
 def test_a_registration_without_a_location_is_none() -> None:
     async def scenario(server: UdpServer) -> None:
         device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
@@ -176,7 +193,7 @@ def test_a_request_that_comes_twice_is_answered_twice_and_done_once() -> None:
 
 def test_a_registration_is_sent_again_until_it_is_answered() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.01)
+        hasty = Transmission(ack_timeout_seconds=0.1)
         device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0), transmission=hasty)
         registering = asyncio.create_task(device.register())
         first, second = await server.next(), await server.next()
