@@ -88,16 +88,18 @@ async def test_a_wrong_key_stays_out_and_is_told() -> None:
 
 
 @in_loop
-async def test_when_the_session_ends_the_next_registration_begins_another() -> None:
+async def test_when_the_server_ends_the_session_the_next_update_begins_another() -> None:
     registry = Registry()
     async with behind_dtls(registry) as (endpoint, device):
         await device.register()
         port = endpoint.coaps_address[1]
         await endpoint.close()
+        await until(lambda: not device.is_connected)
+        device.set_value("/3303/0/5700", 22.5)
         again = await listen(registry, coaps=("127.0.0.1", port), keys={"boiler": KEY}.get, tuning=QUICK)
         try:
-            # The server said good-bye, or knows nothing of the session: a new one helps in either case.
-            await device.wake(from_new_port=True, registers=True)
+            await device.update()
+            assert registry.requests[-1][1].path == "/rd/1"
             assert again.counts.handshakes == 1
         finally:
             await again.close()
