@@ -28,14 +28,16 @@ HASTY = Transmission(handshake_seconds=1)
 
 
 @asynccontextmanager
-async def behind_dtls(registry: Registry, secret: bytes = KEY) -> AsyncIterator[tuple[CoapEndpoint, LwM2MDevice]]:
+async def behind_dtls(
+    registry: Registry, secret: bytes = KEY, transmission: Transmission | None = None
+) -> AsyncIterator[tuple[CoapEndpoint, LwM2MDevice]]:
     endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
     device = LwM2MDevice(
         f"coaps://127.0.0.1:{endpoint.coaps_address[1]}",
         "boiler",
         [DeviceResource("/3303/0/5700", 21.5), DeviceResource("/3/0/0", "x" * 3000)],
         key=PreSharedKey(b"boiler", secret),
-        transmission=HASTY,
+        transmission=transmission,
         clock=ManualClock(0),
     )
     try:
@@ -78,7 +80,7 @@ async def test_from_a_new_port_it_makes_another_handshake() -> None:
 @in_loop
 async def test_a_wrong_key_stays_out_and_is_told() -> None:
     registry = Registry()
-    async with behind_dtls(registry, bytes(16)) as (_, device):
+    async with behind_dtls(registry, bytes(16), Transmission(handshake_seconds=0.3)) as (_, device):
         with pytest.raises((NoAnswer, Unreachable), match="key"):
             await device.register()
         assert registry.requests == []
