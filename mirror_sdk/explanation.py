@@ -108,6 +108,12 @@ class Facts:
         return self.device.state == "registered"
 
     @property
+    def awaits_contact(self) -> bool:
+        """Whether a request waits until the device makes contact; of a simulated one its queue mode tells."""
+        # A real device in queue mode is awake for a while, and one without may be out of reach.
+        return not self.connection.reachable if self.way and self.connection is not None else self.device.queue_mode
+
+    @property
     def last_contact_at(self) -> datetime | None:
         """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
         # A registration may have ended by itself, because nothing was heard of the device.
@@ -272,8 +278,9 @@ def _of_device(facts: Facts, now: datetime) -> list[str]:
     lines = _of_connection(facts)
     if not facts.is_registered:
         lines.append("The device is not registered: it cannot be asked now.")
-    elif facts.device.queue_mode:
-        lines.append("The device sleeps: it takes requests when it next makes contact.")
+    elif facts.awaits_contact:
+        absence = "sleeps" if facts.device.queue_mode else "cannot be reached now"
+        lines.append(f"The device {absence}: it takes requests when it next makes contact.")
     last_event = facts.mirrored.updated_at
     if last_event is not None:
         lines.append(f"Its last registration event was at {_when(last_event, now)}.")
@@ -324,7 +331,7 @@ def _reading(facts: Facts) -> str:
         return f"{read}, once the device has registered again"
     if facts.is_silent:
         return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
-    if facts.device.queue_mode:
+    if facts.awaits_contact:
         return f"{read}, which waits until the device next makes contact"
     return read
 

@@ -119,3 +119,28 @@ def test_a_service_that_does_not_tell(client_over, device_id):
         client.get_connection(device_id)
     client.read_value(device_id, TEMPERATURE)
     assert "It came so: a read brought it." in str(client.explain(device_id, TEMPERATURE))
+
+
+@pytest.mark.parametrize(
+    ("binding", "reachable", "said", "reading"),
+    [
+        ("UQ", True, None, ""),
+        ("UQ", False, "The device sleeps: it takes requests when it next makes contact.", ", which waits until"),
+        ("U", True, None, ""),
+        (
+            "U",
+            False,
+            "The device cannot be reached now: it takes requests when it next makes contact.",
+            ", which waits",
+        ),
+    ],
+)
+def test_an_explanation_says_of_a_real_device_whether_a_request_reaches_it_now(
+    telling, bench, binding, reachable, said, reading
+):
+    device_id = bench.add_device("sensor-2", RESOURCES, queue_mode=binding == "UQ")
+    client = telling(OVER_DTLS | {"binding": binding, "reachable": reachable})
+    told = client.explain(device_id, TEMPERATURE)
+    assert [line for line in told.why if "makes contact" in line] == ([said] if said else [])
+    assert told.refresh[0].removeprefix(f"client.read_value('{device_id}', '{TEMPERATURE}')").startswith(reading)
+    assert ("waits until the device" in told.refresh[0]) is not reachable
