@@ -49,6 +49,8 @@ def notifications_and_reads(run: Run) -> Iterator[Figure]:
         subscribe(server, filled.key)
         fleet.ask(do="register", prefix="notifying", number=run.scale.coap_devices)
         fleet.ask(do="observed", number=run.scale.coap_devices)
+        # The first values are entries too.
+        settle(log, len(log) + run.scale.coap_devices)
 
         def handed_over() -> float:
             told = simulated.ask(
