@@ -106,7 +106,8 @@ def check(built: Sequence[Path], version: str, empty: Path) -> None:
     told = f"assert mirror_sdk.__version__ == {version!r} and mirror_sdk.examples.list_notebooks()"
     _run(str(commands / "python"), "-c", f"import mirror_sdk.examples; {told}", folder=empty)
     _run(str(commands / "mirror"), "--version", folder=empty)
-    _run(str(commands / "mirror-server"), "--help", folder=empty)
+    for command in ("mirror-server", "mirror-device"):
+        _run(str(commands / command), "--help", folder=empty)
     packages = next((empty / "lib").glob("python*")) / "site-packages"
     if missing := [name for name in SHIPPED if not (packages / name).is_file()]:
         sys.exit(f"{wheel.name} lacks {', '.join(missing)}")

@@ -15,6 +15,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 if shutil.which("npm") is None:
     pytest.skip("installs a client of another author: needs npm", allow_module_level=True)
 
+from ports import free_port
 from process_server import Application, ServerProcess, decoded, wait_until
 
 pytestmark = pytest.mark.process
@@ -53,7 +54,7 @@ class ForeignDevice:
         return self.hear()
 
     def close(self) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +67,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def free_udp_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def coap_port() -> int:
-    return free_udp_port()
+    return free_port(socket.SOCK_DGRAM)
 
 
 @pytest.fixture

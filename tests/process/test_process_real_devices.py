@@ -30,18 +30,13 @@ from bare_coap import (
     pack,
     send_until,
 )
+from ports import free_port
 from process_server import Application, ServerProcess, decoded, run_command, wait_until
 
 pytestmark = pytest.mark.process
 
 TEMPERATURE, SWITCH, RESET = "/3303/0/5700", "/3311/0/5850", "/3/0/5"
 _MIB = 1 << 20
-
-
-def free_udp_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def resident_bytes(pid: int) -> int:
@@ -125,13 +120,13 @@ def devices() -> Iterator[Devices]:
 @pytest.fixture
 def field(start_server: Callable[..., ServerProcess], devices: Devices) -> Field:
     """A field of its own, whose server may be killed."""
-    port = free_udp_port()
+    port = free_port(socket.SOCK_DGRAM)
     return Field(start_server("--coap", f"127.0.0.1:{port}"), port, devices)
 
 
 @pytest.fixture(scope="module")
 def shared_field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    port = free_udp_port()
+    port = free_port(socket.SOCK_DGRAM)
     server = ServerProcess(tmp_path_factory.mktemp("field"), "--coap", f"127.0.0.1:{port}", "--max-coap-links", "3000")
     with Devices() as devices:
         try:

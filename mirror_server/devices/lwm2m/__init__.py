@@ -33,8 +33,8 @@ each registers its own endpoint name alone. These work beside a running server::
     mirror-server devices revoke my-sensor
     mirror-server devices rename my-sensor my-other-sensor
 
-A revoked device is out at its next message, within a second. A renamed one may register under the new name alone, and
-in the mirror it is the same device with the same id.
+A revoked device is out within a second. A renamed one may register under the new name alone, and in the mirror it is
+the same device with the same id. In plain CoAP nobody registers a name that has a key.
 
 A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
 readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``
@@ -47,6 +47,7 @@ The network
 -----------
 
 - Devices come by UDP, on 5683 or with DTLS on 5684: open that port in the firewall. A proxy for HTTP does not carry it.
+  A service of systemd needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
 - Behind a router (NAT) a device is reached at the address of its last message, for as long as the router remembers:
   often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
   or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests

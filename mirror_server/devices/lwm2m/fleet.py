@@ -159,8 +159,10 @@ class Fleet:
             return False
         self.counts.notifications += 1
         device = observed.device
-        if notification.peer.is_secure:
+        if notification.peer.is_secure and notification.peer != device.peer:
             self.registrar.move(device, notification.peer)
+            # What was under way went to where it was before.
+            device.is_reachable = False
         self._heard(device)
         response = notification.response
         if not response.is_success:
@@ -315,21 +317,28 @@ class Fleet:
         device.heard_at = self._clock.now()
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
         self._make_contact(device)
-        if device.to_discover:
+        if device.to_discover and not device.is_being_discovered:
+            device.is_being_discovered = True
             self._spawn(self._discover(device))
 
     async def _discover(self, device: RegisteredDevice) -> None:
         """Learn which resources the instances have of which a device registered no resource."""
-        discovered: dict[str, Links | None] = {}
-        async with self._discovering:
-            try:
-                for path in device.to_discover:
-                    discovered[path] = await self._discover_below(device, path)
-            except (NoAnswer, Unreachable, _GivenUp):
-                # What is left is asked when the device has made contact.
-                _log.debug("device %s could not be asked for its resources", device.device_id)
+        try:
+            async with self._discovering:
+                discovered = await self._discover_all(device)
             if discovered:
                 await self.registrar.learn(device, discovered)
+        finally:
+            device.is_being_discovered = False
+
+    async def _discover_all(self, device: RegisteredDevice) -> dict[str, Links | None]:
+        discovered: dict[str, Links | None] = {}
+        try:
+            for path in device.to_discover:
+                discovered[path] = await self._discover_below(device, path)
+        except (NoAnswer, Unreachable, _GivenUp):
+            _log.debug("device %s is asked for the rest of its resources after its next update", device.device_id)
+        return discovered
 
     async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
         # The turn is given back after each: what an application asks comes between.

@@ -18,7 +18,7 @@ _LOOK_AGAIN_SECONDS = 1.0
 
 
 class Identities:
-    """The keys of the devices, as an operator changes them beside the running server.
+    """The keys of the devices, as an operator changes them beside the running server; for one event loop.
 
     Args:
         database: Where the keys are.
@@ -48,7 +48,7 @@ class Identities:
         self._in_use[identity] = key
         return key.secret
 
-    def ended(self) -> set[str]:
+    async def ended(self) -> set[str]:
         """The identities whose sessions are to end, because their key was revoked, replaced or is for another name.
 
         Those that were told are forgotten until their next handshake.
@@ -58,13 +58,15 @@ class Identities:
         if not in_use:
             return set()
         try:
-            stored = self._stored_if_changed()
+            stored = await asyncio.to_thread(self._stored_if_changed)
         except StorageFailed:
             # What is not known to have changed goes on; nothing that comes can be stored meanwhile.
             return set()
-        gone = replaced if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
+        gone = set() if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
         for identity in gone | replaced:
-            self._in_use.pop(identity, None)
+            # Who came with a new key during the look is held on to.
+            if self._in_use.get(identity) == in_use.get(identity):
+                self._in_use.pop(identity, None)
         self._replaced -= replaced
         return gone | replaced
 
@@ -76,7 +78,7 @@ class Identities:
         """
         while True:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-            for identity in await asyncio.to_thread(self.ended):
+            for identity in await self.ended():
                 end_sessions(identity)
 
     def _stored_if_changed(self) -> dict[str, DeviceKey] | None:

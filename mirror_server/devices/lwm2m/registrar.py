@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakValueDictionary
 
-from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
@@ -34,6 +33,7 @@ from mirror_server.devices.lwm2m.registration import (
 )
 from mirror_server.devices.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.devices.lwm2m.requests import shown, structured_formats
+from mirror_server.devices.lwm2m.structure import Structure, hash_of, introduced_of, structure_of, with_discovered
 from mirror_server.store import device_keys, devices, registrations, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -157,19 +157,16 @@ class Registrar:
         Raises:
             NotRegistered: Its registration has ended meanwhile.
         """
-        known = await asyncio.to_thread(self._known_resources, device.device_id)
-        found = {each.path: each for each in known}
-        for path, links in discovered.items():
-            below = {each for each in found if each == path or each.startswith(f"{path}/")}
-            if links is not None:
-                found = {each: introduced for each, introduced in found.items() if each not in below}
-                found |= {each.introduced.path: each.introduced for each in links.resources}
-            elif not below and parse_path(path).instance_id is not None:
-                # The instance itself, which can be read whole; as long as it is there it is not asked again.
-                found[path] = IntroducedResource(path, observable=False)
-        await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
-        device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
-        await self._keep(device)
+        async with self._lock(device.endpoint_name):
+            if self._registry.by_id(device.device_id) is not device:
+                raise NotRegistered(device.device_id)
+            known = await asyncio.to_thread(self._known_resources, device.device_id)
+            found = {each.path: each for each in known}
+            for path in discovered.keys() & set(device.to_discover):
+                found = with_discovered(found, path, discovered[path])
+            await asyncio.wrap_future(self._events.registration_updated(device.device_id, tuple(found.values())))
+            device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
+            await self._keep(device)
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
@@ -198,7 +195,9 @@ class Registrar:
             former = self._registry.by_name(parameters.endpoint_name)
             if former is None and len(self._registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
-            device = await self._store(peer, parameters, links, request.payload, former)
+            known = partial(self._known_by_name, parameters.endpoint_name)
+            structure = await structure_of(links, hash_of(request.payload), known)
+            device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
         _log.info(
             "device %s (%s) registered from %s, LwM2M %s, lifetime %s s, %s links",
@@ -213,40 +212,44 @@ class Registrar:
         return Response("2.01", location=("rd", device.location))
 
     async def _store(
-        self,
-        peer: Peer,
-        parameters: RegistrationParameters,
-        links: Links,
-        payload: bytes,
-        former: RegisteredDevice | None,
+        self, peer: Peer, parameters: RegistrationParameters, structure: Structure, former: RegisteredDevice | None
     ) -> RegisteredDevice:
         """Store a full registration, then take the device in."""
         if former is not None:
             # It has begun anew: what was going to its former self would come too early for the new one.
             former.is_reachable = False
-        links_hash = _hash(payload)
-        known = await asyncio.to_thread(self._known_by_name, parameters.endpoint_name) if links.to_discover else []
-        introduced, unknown = _structure(links, known)
+        device_id = await self._announce(parameters, structure)
+        device = self._new_device(device_id, peer, parameters, structure)
+        # An operator may have given it another name since it registered.
+        former = self._registry.by_id(device_id) or former
+        if former is not None:
+            self._replace(former, device)
+            if former.links_hash == structure.links_hash:
+                device.to_discover = structure.unknown
+        await self._keep(device)
+        self.take_up(device)
+        self._tell_published(device, structure.links)
+        return device
+
+    async def _announce(self, parameters: RegistrationParameters, structure: Structure) -> str:
+        registration = Registration(
+            endpoint_name=parameters.endpoint_name,
+            endpoint_type=parameters.endpoint_type,
+            queue_mode=parameters.queue_mode,
+            lifetime_seconds=parameters.lifetime_seconds,
+            resources=structure.introduced,
+        )
         try:
-            device_id = await asyncio.wrap_future(
-                self._events.registered(
-                    Registration(
-                        endpoint_name=parameters.endpoint_name,
-                        endpoint_type=parameters.endpoint_type,
-                        queue_mode=parameters.queue_mode,
-                        lifetime_seconds=parameters.lifetime_seconds,
-                        resources=introduced,
-                    )
-                )
-            )
+            return await asyncio.wrap_future(self._events.registered(registration))
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
             raise RegistrationRefused("4.03", reason) from None
-        # An operator may have given it another name since it registered.
-        former = self._registry.by_id(device_id) or former
+
+    def _new_device(
+        self, device_id: str, peer: Peer, parameters: RegistrationParameters, structure: Structure
+    ) -> RegisteredDevice:
         now = self._clock.now()
-        has_changed = former is None or former.links_hash != links_hash
-        device = RegisteredDevice(
+        return RegisteredDevice(
             device_id=device_id,
             endpoint_name=parameters.endpoint_name,
             location=secrets.token_urlsafe(_LOCATION_BYTES),
@@ -256,20 +259,14 @@ class Registrar:
             queue_mode=parameters.queue_mode,
             lifetime_seconds=parameters.lifetime_seconds,
             expires_at=after_seconds(now, parameters.lifetime_seconds),
-            prefix=links.prefix,
-            structured=structured_formats(parameters.version, links.content_formats),
-            links_hash=links_hash,
-            to_discover=links.to_discover if has_changed else unknown,
-            tokens=_tokens(links.resources),
+            prefix=structure.links.prefix,
+            structured=structured_formats(parameters.version, structure.links.content_formats),
+            links_hash=structure.links_hash,
+            to_discover=structure.links.to_discover,
+            tokens=_tokens(structure.links.resources),
             heard_at=now,
             is_reachable=False,
         )
-        if former is not None:
-            self._replace(former, device)
-        await self._keep(device)
-        self.take_up(device)
-        self._tell_published(device, links)
-        return device
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
         self._observations.end_all(former)
@@ -286,29 +283,15 @@ class Registrar:
         if device is None:
             return _unknown()
         told = read_update(request.query)
-        parameters = RegistrationParameters(
-            endpoint_name=device.endpoint_name,
-            lifetime_seconds=device.lifetime_seconds,
-            version=device.version,
-            binding=device.binding,
-            queue_mode=device.queue_mode,
-        ).updated(told)
-        links_hash = _hash(request.payload)
-        # Some tell all their links at each update.
-        has_changed = bool(request.payload) and links_hash != device.links_hash
-        links = self._read_links(request.payload) if has_changed else None
-        introduced: tuple[IntroducedResource, ...] | None = None
-        to_discover: tuple[str, ...] = ()
-        if links is not None:
-            known = await asyncio.to_thread(self._known_resources, device.device_id) if links.to_discover else []
-            introduced, to_discover = _structure(links, known)
+        parameters = _parameters(device).updated(told)
+        structure = await self._changed_structure(device, request.payload)
         # Nothing is sent to it while it waits for this answer.
         device.is_reachable = False
         try:
             await asyncio.wrap_future(
                 self._events.registration_updated(
                     device.device_id,
-                    introduced,
+                    None if structure is None else structure.introduced,
                     lifetime_seconds=parameters.lifetime_seconds,
                     queue_mode=parameters.queue_mode,
                 )
@@ -316,21 +299,28 @@ class Registrar:
         except NotRegistered:
             self.forget(device)
             return _unknown()
-        device.lifetime_seconds = parameters.lifetime_seconds
-        device.binding, device.queue_mode = parameters.binding, parameters.queue_mode
-        device.renew(self._clock.now())
+        device.renew(self._clock.now(), parameters)
         self.move(device, peer)
-        if links is not None:
-            device.to_discover = to_discover
-            device.links_hash = links_hash
-            await self._take_links(device, links)
+        if structure is not None:
+            await self._take_structure(device, structure)
         elif told.binding is not None:
             await self._keep(device)
         self.counts.updates += 1
         self._greet(device)
         return Response("2.04")
 
-    async def _take_links(self, device: RegisteredDevice, links: Links) -> None:
+    async def _changed_structure(self, device: RegisteredDevice, payload: bytes) -> Structure | None:
+        """What the links of an update tell; ``None`` without, or where they are those of before."""
+        links_hash = hash_of(payload)
+        # Some tell all their links at each update.
+        if not payload or links_hash == device.links_hash:
+            return None
+        known = partial(self._known_resources, device.device_id)
+        return await structure_of(self._read_links(payload), links_hash, known)
+
+    async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
+        links = structure.links
+        device.links_hash, device.to_discover = structure.links_hash, structure.unknown
         device.prefix = links.prefix
         device.structured = structured_formats(device.version, links.content_formats)
         former, device.tokens = device.tokens, _tokens(links.resources)
@@ -414,36 +404,21 @@ class Registrar:
         with self._database.read() as session:
             row = devices.find_by_endpoint_name(session, endpoint_name)
             found = [] if row is None else resources.announced(session, row.device_id)
-        return _introduced(found)
+        return introduced_of(found)
 
     def _known_resources(self, device_id: str) -> list[IntroducedResource]:
         with self._database.read() as session:
-            return _introduced(resources.announced(session, device_id))
+            return introduced_of(resources.announced(session, device_id))
 
 
-def _introduced(announced: Iterable[resources.AnnouncedResource]) -> list[IntroducedResource]:
-    return [
-        IntroducedResource(each.path, each.resource_type, each.content_type, each.observable, each.auto_observed)
-        for each in announced
-    ]
-
-
-def _structure(
-    links: Links, known: Sequence[IntroducedResource]
-) -> tuple[tuple[IntroducedResource, ...], tuple[str, ...]]:
-    """What a device has: what its links tell, and what was discovered before; and what is still to be discovered."""
-    introduced = {each.introduced.path: each.introduced for each in links.resources}
-    unknown = []
-    for path in links.to_discover:
-        there = [each for each in known if each.path == path or each.path.startswith(f"{path}/")]
-        introduced |= {each.path: each for each in there if each.path not in introduced}
-        if not there:
-            unknown.append(path)
-    return tuple(introduced.values()), tuple(unknown)
-
-
-def _hash(links: bytes) -> bytes:
-    return hashlib.blake2b(links, digest_size=8).digest()
+def _parameters(device: RegisteredDevice) -> RegistrationParameters:
+    return RegistrationParameters(
+        endpoint_name=device.endpoint_name,
+        lifetime_seconds=device.lifetime_seconds,
+        version=device.version,
+        binding=device.binding,
+        queue_mode=device.queue_mode,
+    )
 
 
 def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.lwm2m.exchange import Peer
-from mirror_server.devices.lwm2m.registration import Version
+from mirror_server.devices.lwm2m.registration import RegistrationParameters, Version
 from mirror_server.store.registrations import KnownDevice, StoredRegistration
 
 _HALF_OF_SEQUENCES = 1 << 23
@@ -42,6 +42,7 @@ class RegisteredDevice:
         observed: What it sends on its own account, by path.
         read_formats: Content formats to read in where it is not the first to be tried, by path.
         write_formats: The same to write in.
+        is_being_discovered: Whether it is being asked for what is in ``to_discover``.
         turn: Held by the one request that is under way.
         exchange: Waits for the answer to it.
     """
@@ -67,6 +68,7 @@ class RegisteredDevice:
     observed: dict[str, Observed] = field(default_factory=dict)
     read_formats: dict[str, int] = field(default_factory=dict)
     write_formats: dict[str, int] = field(default_factory=dict)
+    is_being_discovered: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
 
@@ -132,8 +134,10 @@ class RegisteredDevice:
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
         return peer.host == self.peer.host
 
-    def renew(self, now: Instant) -> None:
-        """It registered, or updated its registration."""
+    def renew(self, now: Instant, parameters: RegistrationParameters) -> None:
+        """It updated its registration."""
+        self.binding, self.queue_mode = parameters.binding, parameters.queue_mode
+        self.lifetime_seconds = parameters.lifetime_seconds
         self.expires_at = after_seconds(now, self.lifetime_seconds)
 
     def give_up_exchange(self) -> None:

@@ -19,8 +19,14 @@ With DTLS it proves itself with a key, which the mirror prints once::
     export MIRROR_DEVICE_PSK=00ff1a2b
     mirror-device --server coaps://mirror.example:5684 --name my-sensor
 
-Programs and tests use ``LwM2MDevice`` (``.device``) on an event loop of theirs. It
-does nothing by itself but to answer, and to tell changes that are observed::
+A server that was started anew knows no session any more, and cannot say so: where the device heard nothing for 30 s it
+asks, and connects anew when there is no answer. In queue mode its next contact does that.
+
+One process carries thousands of devices: 19 KiB each, and less than a hundredth of a processor for a thousand of them
+that measure every minute.
+
+Programs and tests use ``LwM2MDevice`` (``.device``) on an event loop of theirs. It does nothing by itself but to
+answer, and to tell changes that are observed::
 
     device = LwM2MDevice("coap://127.0.0.1:5683", "my-sensor", [DeviceResource("/3303/0/5700", 21.5)])
     await device.register()
@@ -31,8 +37,7 @@ does nothing by itself but to answer, and to tell changes that are observed::
     await device.deregister()
     await device.close()
 
-``BackgroundFleet`` (``.fleet``) has such devices on a thread of its own, for programs
-without an event loop.
+``BackgroundFleet`` (``.fleet``) has such devices on a thread of its own, for programs without an event loop.
 
 What it does not have: bootstrap, other transports than UDP, observations by more than one server, and conditions on
 values (``gt``, ``lt``, ``st``).

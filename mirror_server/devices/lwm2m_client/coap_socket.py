@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 import secrets
+import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _CONTINUE = 0x5F
 _BLOCK_BYTES = 1024
 _BLOCK_SIZE_EXPONENT = 6
 _MOST_PAYLOAD_BYTES = 1 << 20
+_PINGS = 3
 _REMEMBERED = 32
 """How many requests are known again when they come twice."""
 _REMEMBERED_NOTIFICATIONS = 256
@@ -305,6 +307,7 @@ class CoapSocket:
         self._message_id = random.randrange(1 << 16)  # noqa: S311 - no secret
         self._exchanges: dict[int, _Exchange] = {}
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
+        self._pings: dict[int, asyncio.Future[None]] = {}
         self._notified: OrderedDict[int, bytes] = OrderedDict()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
         self._uploads: dict[tuple[object, ...], bytearray] = {}
@@ -344,8 +347,9 @@ class CoapSocket:
             self._fail_requests(unreachable)
 
         try:
+            family = await _family_of(server)
             _, datagrams = await self._loop.create_datagram_endpoint(
-                lambda: _Datagrams(received, failed), remote_addr=(server.host, server.port)
+                lambda: _Datagrams(received, failed), remote_addr=(server.host, server.port), family=family
             )
         except OSError as error:
             raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
@@ -414,6 +418,23 @@ class CoapSocket:
         finally:
             del self._waiting[message.token]
             self._end_exchange_of(message.token)
+
+    async def ping(self) -> bool:
+        """Ask whether the server is there; false where it did not answer three times. Source: RFC 7252 section 4.3."""
+        answered: asyncio.Future[None] = self._loop.create_future()
+        data = self._send(Message(code=_EMPTY), _CON)
+        message_id = self._message_id
+        self._pings[message_id] = answered
+        try:
+            for number in range(_PINGS):
+                if number:
+                    self._put(data)
+                await asyncio.wait([answered], timeout=self._transmission.ack_timeout_seconds * 2**number)
+                if answered.done():
+                    return True
+        finally:
+            del self._pings[message_id]
+        return False
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
         """Send a message that the server did not ask for just now; of a large one the first block."""
@@ -509,6 +530,11 @@ class CoapSocket:
             return
         exchange = self._end_exchange(message.mid)
         if message.mtype != _RST:
+            return
+        ping = self._pings.get(message.mid)
+        if ping is not None:
+            if not ping.done():
+                ping.set_result(None)
             return
         token = exchange.token if exchange else self._notified.get(message.mid)
         if token in self._waiting:
@@ -629,6 +655,15 @@ class CoapSocket:
         elif len(self._downloads) > _REMEMBERED:
             self._downloads.popitem(last=False)
         return answer
+
+
+async def _family_of(server: ServerAddress) -> int:
+    """IPv4 where the server has both kinds of address: one for this machine alone listens at 127.0.0.1.
+
+    Nothing tells which of them is heard before something is asked there.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
+    return socket.AF_INET if any(each[0] == socket.AF_INET for each in found) else socket.AF_INET6
 
 
 def _incoming(message: Message) -> Incoming:

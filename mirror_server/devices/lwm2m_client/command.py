@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
 _MIXED = "mixed"
+_OTHER_FILES = 64
+"""What a process has open beside the sockets of its devices, at most."""
 _PSK_VARIABLE = "MIRROR_DEVICE_PSK"
 
 
@@ -150,6 +154,7 @@ def main(
         formats=frozenset(_FORMATS[each] for each in formats) or None,
         seed=seed,
     )
+    _allow_sockets(count)
     names = [name] if count == 1 else [f"{name}-{number:02}" for number in range(1, count + 1)]
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
     if follows_stdin:
@@ -169,12 +174,32 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
         raise click.UsageError("--count is for coap:// alone: with DTLS each device has a key of its own")
 
 
+def _allow_sockets(count: int) -> None:
+    """Let the process have a socket for each device."""
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415 - not on every system
+
+    needed = count + _OTHER_FILES
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now == resource.RLIM_INFINITY or now >= needed:
+        return
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise click.UsageError(
+            f"--count {count} needs {needed} open files, and 'ulimit -Hn' allows {most}: have fewer"
+            " devices, or more processes"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+
+
 async def _serve(options: DeviceOptions, devices: Sequence[tuple[str, str]]) -> None:
     from mirror_server.devices.lwm2m_client.fleet import DeviceFleet  # noqa: PLC0415 - an extra
 
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # Where a loop takes no signals, Ctrl-C cancels this task.
+    with suppress(NotImplementedError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = SystemClock()
     fleet = DeviceFleet(options, devices, clock, say=click.echo)
     try:

@@ -106,7 +106,7 @@ class LwM2MDevice:
         behaviour: How it behaves, to be changed.
         observations: What is observed.
         requests: The last requests of the server.
-        heard_at: When the last one came.
+        heard_at: When the last one came, or the answer to a ping.
         registration_id: What the server calls the registration; empty without one.
 
     Raises:
@@ -221,7 +221,10 @@ class LwM2MDevice:
         links = self.link_style.write(list(self._resources.values()))
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
         response = await self._ask(request)
-        self.registration_id = "/".join(response.location[1:])
+        # Some servers tell the location in one option, others each segment in one of its own.
+        _, _, self.registration_id = "/".join(response.location).partition("/")
+        if not self.registration_id:
+            raise RegistrationRefused(response.code, "it names no location such as /rd/5a3f")
         self.observations.forget()
         for resource in self._auto_observed():
             self._auto_sent.setdefault(resource.path, resource.value)
@@ -274,9 +277,9 @@ class LwM2MDevice:
     async def _ask(self, request: Request) -> Response:
         try:
             response = await self._open_socket().request(request)
-        except NoAnswer:
+        except (NoAnswer, Unreachable):
             if self._key is not None:
-                # The server may have forgotten the session, of which nothing else tells.
+                # The server, or one that started anew in its place, may have forgotten the session.
                 self._close_socket()
             raise
         if not response.is_success:
@@ -300,6 +303,19 @@ class LwM2MDevice:
     def _values(self, paths: Iterable[str]) -> dict[str, PythonValue]:
         found = ((path, self._resources[path].value) for path in paths)
         return {path: value for path, value in found if value is not None}
+
+    async def ping(self) -> bool:
+        """Ask whether the server still hears it; where not, its next word to the server opens another session.
+
+        Raises:
+            Unreachable: It has no connection.
+        """
+        is_heard = await self._open_socket().ping()
+        if is_heard:
+            self.heard_at = self._clock.now()
+        else:
+            self._close_socket()
+        return is_heard
 
     def set_value(self, path: str, value: PythonValue) -> None:
         """Give a resource a value, and tell it to who observes it.
@@ -492,7 +508,7 @@ class LwM2MDevice:
         except ValueError:
             return _BAD_REQUEST
         self.observations.set_attributes(request.path, changed)
-        self._schedule()
+        self.report()
         return _CHANGED
 
     def _execute(self, resource: DeviceResource, argument: bytes) -> str:
@@ -598,16 +614,19 @@ class LwM2MDevice:
     # When rules let it tell something later
 
     def _schedule(self) -> None:
-        self._cancel_timer()
         due_at = min((at for each in self.observations.all() if (at := self._due_at(each)) is not None), default=None)
-        if due_at is not None:
-            self._timer = self._clock.call_at(due_at, self._wake_loop)
+        # A timer that comes too early looks again; to cancel it for a later one would fill the clock with old ones.
+        if due_at is not None and (self._timer is None or due_at < self._timer.due_at):
+            self._cancel_timer()
+            self._timer = self._clock.call_at(due_at, self._call_loop)
 
     def _due_at(self, observation: DeviceObservation) -> Instant | None:
-        earliest_at = self.observations.earliest_at(observation)
-        if earliest_at > self._clock.now() and self._is_held(observation):
+        now = self._clock.now()
+        earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
+        if earliest_at > now and self._is_held(observation):
             return earliest_at
-        return self.observations.latest_at(observation)
+        # What could have been told by now, and was not, waits for the next contact.
+        return None if latest_at is None or latest_at <= now else latest_at
 
     def _is_held(self, observation: DeviceObservation) -> bool:
         values = self._values(each for each in self._resources if is_within(each, observation.path))
@@ -618,10 +637,15 @@ class LwM2MDevice:
             self._timer.cancel()
             self._timer = None
 
-    def _wake_loop(self) -> None:
+    def _call_loop(self) -> None:
         # The clock may call on a thread of its own.
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.report)
+            self._loop.call_soon_threadsafe(self._report_due)
+
+    def _report_due(self) -> None:
+        self._timer = None
+        self.report()
+        self._schedule()
 
 
 def _token(resource: DeviceResource) -> bytes | None:

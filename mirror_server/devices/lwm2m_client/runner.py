@@ -15,6 +15,12 @@ AWAKE_SECONDS = 93
 """How long a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
 CONTACT_SECONDS = 15 * 60
 """How often a device in queue mode comes out of its sleep."""
+PING_SECONDS = 30
+"""How long a device hears nothing over DTLS before it asks whether the server is there.
+
+A server that started anew knows nothing of the session, so that it cannot say a word; a device that only spoke would
+not notice. Without DTLS it knows the device by its address.
+"""
 _FAREWELL_SECONDS = 5
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5, 300
 
@@ -89,6 +95,9 @@ class DeviceRunner:
     async def _go_on(self) -> None:
         now = self._clock.now()
         self._model.measure(self._device)
+        ping_at = self._ping_at()
+        if ping_at is not None and now >= ping_at and not await self._device.ping():
+            self._say("hears nothing from the server; connects anew")
         if self._is_renewal_due(now):
             await self._renew()
         elif self._device.queue_mode and not self._device.is_asleep and now >= self._asleep_at():
@@ -103,16 +112,24 @@ class DeviceRunner:
         if self._retry_at is not None:
             return self._retry_at
         if not self._device.is_connected:
-            return self._clock.now()
+            return self._renewed_at
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
         return min(renewal_at, self._contact_at) if self._device.is_asleep else renewal_at
 
     def _asleep_at(self) -> Instant:
         return after_seconds(max(self._renewed_at, self._device.heard_at), AWAKE_SECONDS)
 
+    def _ping_at(self) -> Instant | None:
+        device = self._device
+        if not device.server.is_secure or device.queue_mode or not device.is_connected or self._retry_at is not None:
+            return None
+        return after_seconds(max(self._renewed_at, device.heard_at), PING_SECONDS)
+
     def _next_due_at(self) -> Instant:
-        measurement_at = self._model.next_measurement_at()
+        measurement_at, ping_at = self._model.next_measurement_at(), self._ping_at()
         dues = [self._renewal_at()]
+        if ping_at is not None:
+            dues.append(ping_at)
         if measurement_at is not None:
             dues.append(measurement_at)
         if self._device.queue_mode and not self._device.is_asleep:

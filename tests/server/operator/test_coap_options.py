@@ -12,6 +12,7 @@ from contextlib import closing
 import click
 import pytest
 from click.testing import CliRunner, Result
+from ports import free_port
 
 from mirror_server import wsgi
 from mirror_server.cli import main
@@ -187,10 +188,9 @@ def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplo
 def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     url = f"sqlite:///{tmp_path}/mirror.db"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, listen("127.0.0.1", 0) as free:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        port, http_port = taken.getsockname()[1], free.getsockname()[1]
-        free.close()
+        port, http_port = taken.getsockname()[1], free_port()
         result = CliRunner().invoke(main, ["run", f"--port={http_port}", "--database", url, f"--coap=127.0.0.1:{port}"])
     assert result.exit_code == 1
     told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port"

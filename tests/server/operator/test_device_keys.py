@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import stat
@@ -61,6 +62,10 @@ def register(services: Services, endpoint_name: str) -> str:
     return services.devices.registered(Registration(endpoint_name, "test", False, 3600, ())).result(30)
 
 
+def ended(identities: Identities) -> set[str]:
+    return asyncio.run(identities.ended())
+
+
 def stored(database: Database, name: str) -> DeviceKey | None:
     return database.look(lambda session: stored_keys.find(session, name))
 
@@ -78,6 +83,17 @@ def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url
     listed = devices(url, "list")
     assert listed.output.startswith(f"{NAME}\t{NAME}\t20")
     assert secret not in listed.output
+
+
+def test_a_database_of_the_version_before_takes_keys(tmp_path):
+    url = databases.new_database_url(tmp_path, template="template0")
+    databases.upgrade_to(url, "0012")
+    for file in tmp_path.iterdir():
+        file.chmod(0o600)
+    secret = secret_of(devices(url, "add", NAME))
+    with closing(Database(url)) as database:
+        assert Identities(database).secret(NAME).hex() == secret
+        assert database.violations() == []
 
 
 def test_two_keys_differ_and_an_identity_may_be_another_than_the_name(url, database):
@@ -160,13 +176,13 @@ def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, database, ch
     identities = Identities(database)
     devices(url, "add", NAME)
     devices(url, "add", "bystander")
-    assert identities.ended() == set()
+    assert ended(identities) == set()
     assert identities.secret(NAME)
     assert identities.secret("bystander")
-    assert identities.ended() == identities.ended() == set()
+    assert ended(identities) == ended(identities) == set()
     assert devices(url, *change).exit_code == 0
-    assert identities.ended() == {NAME}
-    assert identities.ended() == set()
+    assert ended(identities) == {NAME}
+    assert ended(identities) == set()
     is_known = change[0] == "rename"
     assert (identities.secret(NAME) is not None) is is_known
 
@@ -184,14 +200,36 @@ def test_a_session_of_a_revoked_key_does_not_go_on_with_the_new_one(url, databas
     identities = Identities(database)
     old = device_keys.add(database, NAME, None, BEGIN)
     assert identities.secret(NAME) == old.secret
-    assert identities.ended() == set()
+    assert ended(identities) == set()
     devices(url, "revoke", NAME)
     new = device_keys.add(database, NAME, None, BEGIN)
     if shakes_hands_first:
         assert identities.secret(NAME) == new.secret
-    assert identities.ended() == {NAME}
+    assert ended(identities) == {NAME}
     assert identities.secret(NAME) == new.secret
-    assert identities.ended() == set()
+    assert ended(identities) == set()
+
+
+def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(database):
+    class Slow:
+        """A database in which the look for changes sees a handshake come between."""
+
+        look = database.look
+
+        def read(self):
+            assert identities.secret(NAME) == new.secret
+            return database.read()
+
+    identities = Identities(database)
+    old = device_keys.add(database, NAME, None, BEGIN)
+    assert identities.secret(NAME) == old.secret
+    device_keys.revoke(database, NAME)
+    new = device_keys.add(database, NAME, None, BEGIN)
+    identities._database = Slow()
+    assert ended(identities) == {NAME}
+    identities._database = database
+    device_keys.revoke(database, NAME)
+    assert ended(identities) == {NAME}, "the session that came between goes on"
 
 
 def test_an_erased_device_is_out(url):
@@ -201,9 +239,9 @@ def test_an_erased_device_is_out(url):
         device_keys.add(services.database, "here", None, BEGIN)
         identities = Identities(services.database)
         assert identities.secret("here")
-        assert identities.ended() == set()
+        assert ended(identities) == set()
         services.database.write(lambda session: maintenance.erase_device(session, device_id))
-        assert identities.ended() == {"here"}
+        assert ended(identities) == {"here"}
 
 
 def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(database, caplog):
@@ -228,9 +266,9 @@ def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(d
         assert identities.secret(NAME) is None
     assert key.secret.hex() not in caplog.text
     device_keys.revoke(database, NAME)
-    assert identities.ended() == set()
+    assert ended(identities) == set()
     is_down = False
-    assert identities.ended() == {NAME}
+    assert ended(identities) == {NAME}
 
 
 def test_unknown_identities_are_not_held_in_memory(database):

@@ -29,6 +29,8 @@ Keys = Callable[[str], bytes | None]
 _LONGEST_KEY = 16
 """DTLSSocket copies a key to 16 bytes of its stack, however long it is."""
 _SWEEP_SECONDS = 1.0
+_LINE_SECONDS = 1.0
+"""One line in the log tells of all handshakes that failed within this time: strangers may not fill the disk."""
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -61,7 +63,8 @@ class _Session:
 
     Attributes:
         peer: Whom datagrams go to; with the identity as soon as the handshake is done.
-        identity: As whom it proves itself.
+        claimed: As whom it wants to prove itself.
+        identity: The same, where there is a key for it.
         began_at: Since when the handshake goes on, on the loop's clock.
         last_words: How the server ended the handshake, until the device says something: the library does not say it
             again.
@@ -69,6 +72,7 @@ class _Session:
 
     def __init__(self, dtls: Any, peer: Peer, keys: Keys, send: Callable[[Peer, bytes], None], now: float) -> None:
         self.peer = peer
+        self.claimed = b""
         self.identity = ""
         self.began_at = now
         self.last_words: list[bytes] = []
@@ -88,9 +92,9 @@ class _Session:
         self._key = b""
         return heard
 
-    def say(self, data: bytes) -> None:
-        """Send data, encrypted."""
-        self._context.write(self._other_side, data)
+    def say(self, data: bytes) -> bool:
+        """Send data, encrypted; whether it fits into a record."""
+        return bool(self._context.write(self._other_side, data) >= 0)
 
     def repeat_last_words(self) -> None:
         """Say the end of the handshake again."""
@@ -108,7 +112,8 @@ class _Session:
 
     def begin_anew(self, peer: Peer, now: float) -> None:
         """Forget as whom the other side proved itself: it makes a new handshake."""
-        self.peer, self.identity, self.began_at, self.last_words = peer, "", now, []
+        self.peer, self.began_at, self.last_words = peer, now, []
+        self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
         """What the library looks for an identity in."""
@@ -116,6 +121,7 @@ class _Session:
 
     def __contains__(self, identity: bytes) -> bool:
         """Whether an identity may come in; its key is held for the call that follows."""
+        self.claimed = identity
         self.identity, self._key = "", b""
         try:
             name = identity.decode()
@@ -188,6 +194,7 @@ class DtlsTransport:
         self._open: OrderedDict[str, _Session] = OrderedDict()
         self._of_identity: dict[str, deque[_Session]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
+        self._told_at = -_LINE_SECONDS
         self.socket: Transport
 
     @property
@@ -199,12 +206,13 @@ class DtlsTransport:
         """Send a datagram within the session of a peer.
 
         Raises:
-            Unreachable: It has none, or one with another identity.
+            Unreachable: It has none, or one with another identity; or the datagram is too long.
         """
         session = self._open.get(peer.address)
         if session is None or session.peer.identity != peer.identity:
             raise Unreachable(f"{peer.address}: its DTLS session is gone")
-        session.say(datagram)
+        if not session.say(datagram):
+            raise Unreachable(f"{peer.address}: {len(datagram)} bytes do not go into a record of its DTLS session")
 
     async def close(self) -> None:
         """End all sessions, and close the socket."""
@@ -314,6 +322,17 @@ class DtlsTransport:
         self._counts.handshake_failures += 1
         del self._opening[session.peer.address]
         session.end()
+        now = self._loop.time()
+        if now - self._told_at >= _LINE_SECONDS:
+            self._told_at = now
+            cause = "its key is wrong" if session.identity else "there is no key for it"
+            _log.warning(
+                "A device at %s does not come in: it says to be %r, and %s, or it fell silent (%d failed handshakes)",
+                session.peer.address,
+                session.claimed.decode(errors="backslashreplace"),
+                cause,
+                self._counts.handshake_failures,
+            )
 
     def _end(self, session: _Session) -> None:
         session.end()

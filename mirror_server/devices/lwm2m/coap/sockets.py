@@ -2,7 +2,8 @@
 
 The only module that imports aiocoap. What it touches that aiocoap does not promise to keep is held by a test each:
 ``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received`` and ``send`` of the same class, what it
-calls of its manager (``dispatch_error``), and the fields ``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
+calls of its manager (``dispatch_error``), ``max_size`` of its transport, and the fields ``sockaddr`` and ``pktinfo`` of
+``UDP6EndpointAddress``.
 """
 
 from __future__ import annotations
@@ -229,6 +230,7 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
     manager = _Manager(receiver, limits, counts)
     interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
     manager.interface = interface
+    interface.transport.max_size = _LARGEST_DATAGRAM
     return Udp6Transport(interface, manager)
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 from devices_on_loopback import DeviceSide
+from ports import free_port
 
 from mirror_server.config import ListenAddress
 
 
 @pytest.fixture
 def device_side() -> Iterator[DeviceSide]:
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    side = DeviceSide(port)
+    side = DeviceSide(free_port(socket.SOCK_DGRAM))
     yield side
     side.close()
 

@@ -12,7 +12,7 @@ from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
 T = TypeVar("T")
 
-LIMIT_SECONDS = 10
+LIMIT_SECONDS = 60
 
 
 def until(condition: Callable[[], T]) -> T:

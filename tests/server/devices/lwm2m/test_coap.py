@@ -23,7 +23,7 @@ from coap_device import (
 from udp_relay import drop
 
 from mirror_server.devices.lwm2m.coap import CannotListen, Tuning, listen
-from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option, Type, code_number, uint_option
+from mirror_server.devices.lwm2m.coap.messages import Block, Message, Option, Type, code_number, code_text, uint_option
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Notification, Request, Response, Unreachable
 
 
@@ -122,6 +122,129 @@ async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed
         ]
 
 
+@pytest.mark.parametrize(("block", "is_whole"), [(Block(0, True, 16), False), (Block(0, False, 16), True)])
+@in_loop
+async def test_a_notification_in_blocks_is_told_to_be_the_first_of_them(block: Block, is_whole: bool) -> None:
+    registry = Registry()
+    async with speaking(registry) as (_, device):
+        message = notification(20, b"mine", 8, bytes(16))
+        message.options.append((Option.BLOCK2, block.encode()))
+        device.send(message)
+        await device.receive()
+        assert [told.is_whole for told in registry.notifications] == [is_whole]
+
+
+@in_loop
+async def test_a_handler_that_fails_at_a_notification_is_heard_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Registry):
+        def notified(self, notification: Notification) -> bool:
+            super().notified(notification)
+            raise RuntimeError("broken")
+
+    registry = Failing()
+    async with speaking(registry) as (_, device):
+        for number in (1, 2):
+            device.send(notification(number, b"mine", number, b"1", Type.CONFIRMABLE))
+            assert (await device.receive()).type == Type.ACKNOWLEDGEMENT
+        assert len(registry.notifications) == 2
+        assert "broken" in caplog.text
+
+
+@in_loop
+async def test_a_reset_of_a_request_says_that_the_device_takes_none() -> None:
+    async with speaking() as (endpoint, device):
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        asked = await device.receive()
+        device.send(Message(Type.RESET, 0, asked.message_id))
+        with pytest.raises(Unreachable, match="reset"):
+            await reading
+        assert endpoint.counts.resets_received == 1
+
+
+@in_loop
+async def test_an_answer_that_takes_its_time_comes_after_an_acknowledgement_until_it_is_heard() -> None:
+    registry = Registry()
+    held = asyncio.Event()
+
+    async def hold(_request: Request) -> Response:
+        await held.wait()
+        return Response("2.04")
+
+    registry.respond = hold
+    async with speaking(registry) as (endpoint, device):
+        device.send(registration(message_id=5))
+        answer = await device.receive()
+        assert (answer.type, answer.code, answer.message_id) == (Type.ACKNOWLEDGEMENT, 0, 5)
+        device.send(registration(message_id=5))
+        assert await device.receive() == answer
+        held.set()
+        separate = await device.receive()
+        assert (separate.type, code_text(separate.code), separate.token) == (Type.CONFIRMABLE, "2.04", b"\x01")
+        assert await device.receive() == separate
+        device.send(Message(Type.ACKNOWLEDGEMENT, 0, separate.message_id))
+        await until(lambda: endpoint.counts.acknowledgements_received == 1)
+        assert endpoint.counts.retransmissions >= 1
+        assert len(registry.requests) == 1
+
+
+@in_loop
+async def test_a_request_that_wants_no_acknowledgement_is_answered_without_one() -> None:
+    async with speaking() as (_, device):
+        message = registration(message_id=5)
+        message.type = Type.NON_CONFIRMABLE
+        device.send(message)
+        first = await device.receive()
+        assert (first.type, first.token, code_text(first.code)) == (Type.NON_CONFIRMABLE, b"\x01", "2.01")
+        device.send(message)
+        assert await device.receive() == first
+
+
+@in_loop
+async def test_a_long_answer_to_a_device_is_cut_into_blocks() -> None:
+    registry = Registry()
+    whole = bytes(range(256)) * 10
+
+    async def long(_request: Request) -> Response:
+        return Response("2.05", whole, content_format=42)
+
+    registry.respond = long
+    async with speaking(registry) as (_, device):
+        got = b""
+        for number in range(5):
+            wanted = [(Option.BLOCK2, Block(number, False, 512).encode())] if number else []
+            device.send(confirmable("0.01", number + 1, options=[(Option.URI_PATH, b"x"), *wanted]))
+            answer = await device.receive()
+            block = answer.block(Option.BLOCK2)
+            assert block is not None
+            got = got[: block.offset] + answer.payload
+        assert got == whole
+
+
+@in_loop
+async def test_a_device_that_takes_smaller_blocks_is_written_to_in_them() -> None:
+    write = Request("PUT", "/19/0/0", payload=bytes(range(256)) * 4, content_format=42)
+    async with speaking() as (endpoint, device):
+        writing = asyncio.ensure_future(endpoint.request(device.peer, write))
+        asked = await device.receive()
+        assert asked.block(Option.BLOCK1) is None
+        device.answer(asked, "4.13", b"", (Option.BLOCK1, Block(0, False, 512).encode()))
+        first, second = await device.serve(("2.31", b"", ()), ("2.04", b"", ()))
+        assert (await writing).is_success
+        assert first.block(Option.BLOCK1) == Block(0, True, 512)
+        assert first.payload + second.payload == write.payload
+
+
+@in_loop
+async def test_what_the_device_refuses_in_the_middle_of_a_write_is_its_answer() -> None:
+    write = Request("PUT", "/19/0/0", payload=bytes(5_000), content_format=42)
+    async with speaking() as (endpoint, device):
+        writing = asyncio.ensure_future(endpoint.request(device.peer, write))
+        await device.serve(("2.31", b"", ()), ("4.08", b"lost", ()))
+        assert await writing == Response("4.08", b"lost")
+
+
 @in_loop
 async def test_to_cancel_takes_the_token_of_the_observation_and_no_late_notification_for_its_answer() -> None:
     registry = Registry()
@@ -185,7 +308,7 @@ async def test_a_request_to_a_device_gets_through_losses() -> None:
 
 @in_loop
 async def test_silence_ends_and_the_next_request_goes_out_at_once() -> None:
-    tuning = Tuning(ack_timeout_seconds=0.02, retransmissions=2)
+    tuning = Tuning(ack_timeout_seconds=0.1, retransmissions=2)
     async with speaking(tuning=tuning) as (endpoint, device):
         with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
             await endpoint.request(device.peer, READ)

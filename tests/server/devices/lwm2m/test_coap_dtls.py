@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import random
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,11 +17,13 @@ pytest.importorskip("DTLSSocket", reason="speaks DTLS: needs the extra lwm2m-dtl
 
 from coap_device import QUICK, READ, Registry, in_loop, notification, registration, until
 from dtls_device import DtlsDevice
+from DTLSSocket import dtls
 from udp_relay import UdpRelay, drop
 
 from mirror_server.devices.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen
 from mirror_server.devices.lwm2m.coap.messages import Message, Type, code_number
-from mirror_server.devices.lwm2m.exchange import Peer, Unreachable
+from mirror_server.devices.lwm2m.coap.sockets import Receiver
+from mirror_server.devices.lwm2m.exchange import Peer, Request, Unreachable
 
 KEY = bytes(range(16))
 OTHER_KEY = bytes(range(16, 32))
@@ -77,13 +81,16 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog:
         assert not await new_device("stranger").connect()
         assert endpoint.counts.handshake_failures == 1
         assert (registry.requests, endpoint.counts.sessions) == ([], 0)
+        assert "says to be 'stranger', and there is no key for it" in caplog.text
+        assert not await new_device("strange\nline").connect()
+        assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
         assert KEY.hex() not in caplog.text
         assert KEY.hex() not in repr(vars(endpoint))
 
 
 @in_loop
 async def test_a_wrong_key_stays_out_and_is_counted() -> None:
-    async with serving(limits=Limits(handshake_seconds=0.1)) as (endpoint, new_device):
+    async with serving(limits=Limits(handshake_seconds=0.5)) as (endpoint, new_device):
         assert not await new_device("boiler", OTHER_KEY).connect()
         await until(lambda: endpoint.counts.handshake_failures == 1)
         device = new_device()
@@ -241,6 +248,109 @@ async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
 
 
 @in_loop
+async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing() -> None:
+    registry = Registry()
+    async with serving(registry) as (endpoint, new_device):
+        device = new_device()
+        assert await device.connect()
+        device.send(registration())
+        await device.receive()
+        peer = registry.requests[0][0]
+        with pytest.raises(Unreachable, match="do not go into a record"):
+            await endpoint.request(peer, Request("GET", "/3/0", query=("x" * 3_000,)))
+        device.send(registration(message_id=2))
+        assert (await device.receive()).code == code_number("2.01")
+
+
+@in_loop
+async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing() -> None:
+    """Each step of a handshake, as bytes that nobody should send."""
+    chance = random.Random(20261123)
+    async with serving(limits=Limits(handshakes=8, sessions=8)) as (endpoint, new_device):
+        transport = endpoint._ways[True].transport
+        transport.socket, real = Swallowing(), transport.socket
+        seen: list[bytes] = []
+        for number in range(300):
+            device = HandDevice(Peer(f"127.0.1.{number % 12}:5684"), transport, transport.socket.sent)
+            for _ in range(4):
+                seen.extend(device.step(functools.partial(mangled, chance, seen)))
+                del seen[:-50]
+            device.vanish(says_goodbye=chance.random() < 0.5)
+        transport.socket = real
+        assert endpoint.counts.handshakes > 20
+        assert endpoint.counts.handshake_failures > 20
+        survivor = new_device()
+        assert await survivor.connect()
+        survivor.send(registration())
+        assert (await survivor.receive()).code == code_number("2.01")
+
+
+def mangled(chance: random.Random, others: list[bytes], datagram: bytes) -> list[bytes]:
+    """What becomes of a datagram on its way: mostly nothing, or it is lost, cut, changed or comes after another."""
+    fate = chance.random()
+    if fate < 0.75:
+        return [datagram]
+    if fate < 0.8:
+        return []
+    if fate < 0.85:
+        return [datagram[: chance.randrange(len(datagram))]]
+    if fate < 0.9 and others:
+        return [bytes(bytearray(chance.choice(others))), datagram]
+    changed = bytearray(datagram)
+    changed[chance.randrange(len(changed))] = chance.randrange(256)
+    return [bytes(changed)]
+
+
+class Swallowing:
+    """A socket that keeps what it should send."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, _peer: Peer, datagram: bytes) -> None:
+        self.sent.append(datagram)
+
+
+class HandDevice:
+    """A client of DTLS whose datagrams the test carries."""
+
+    def __init__(self, peer: Peer, server: Receiver, answers: list[bytes]) -> None:
+        self._peer, self._server, self._answers = peer, server, answers
+        self._written: list[bytes] = []
+        self._context = dtls.DTLS(
+            read=lambda _sender, data: len(data),
+            write=self._write,
+            event=lambda _level, _code: None,
+            pskId=b"boiler",
+            pskStore={b"boiler": KEY},
+        )
+        self._connection = self._context.connect("::1", 1)
+
+    def _write(self, _recipient: object, data: bytes) -> int:
+        self._written.append(data)
+        return len(data)
+
+    def step(self, fate: Callable[[bytes], list[bytes]]) -> list[bytes]:
+        """Carry what is written to the server, and its answers back; gives what was carried."""
+        written = self._written[:]
+        self._written.clear()
+        for datagram in written:
+            for outcome in fate(datagram):
+                self._server.received(self._peer, outcome)
+        answers = self._answers[:]
+        self._answers.clear()
+        for answer in answers:
+            self._context.handleMessageAddr("::1", 1, answer)
+        return written
+
+    def vanish(self, *, says_goodbye: bool) -> None:
+        """Go, with a word or without."""
+        self._connection = None
+        if says_goodbye:
+            self.step(lambda datagram: [datagram])
+
+
+@in_loop
 async def test_bytes_beside_a_session_do_not_end_it() -> None:
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -346,7 +456,7 @@ async def openssl(port: int, identity: str, key: bytes, message: bytes) -> bytes
     assert client.stdout is not None
     client.stdin.write(message)
     try:
-        return await asyncio.wait_for(client.stdout.read(2000), 10)
+        return await asyncio.wait_for(client.stdout.read(2000), 60)
     finally:
         if client.returncode is None:
             client.kill()

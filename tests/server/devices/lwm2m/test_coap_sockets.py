@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 import socket
@@ -32,6 +33,29 @@ def test_what_aiocoap_does_not_promise_is_as_it_is_used() -> None:
         assert "self._ctx.dispatch_error(" in inspect.getsource(told)
     address = UDP6EndpointAddress(("::1", 1, 0, 0), test_what_aiocoap_does_not_promise_is_as_it_is_used, pktinfo=b"x")
     assert (address.sockaddr, address.pktinfo) == (("::1", 1, 0, 0), b"x")
+
+
+@in_loop
+async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole() -> None:
+    """``max_size`` of aiocoap's transport is 4,096 bytes."""
+    registry = Registry()
+    async with speaking(registry) as (_, device):
+        device.send(registration(payload=bytes(60_000)))
+        await device.receive()
+        assert registry.requests[0][1].payload == bytes(60_000)
+
+
+@in_loop
+async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it() -> None:
+    """And no more: the request goes on, and is sent again."""
+    async with speaking() as (endpoint, device):
+        manager = endpoint._ways[False].transport._interface._ctx
+        reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
+        asked = await device.receive()
+        manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
+        device.answer(asked, "2.05", b"1")
+        assert (await reading).payload == b"1"
+        assert endpoint.counts.dropped == 1
 
 
 @in_loop

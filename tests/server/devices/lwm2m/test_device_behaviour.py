@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +14,13 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 import cbor2
 from aiocoap import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, run, thermometer
 
 from mirror_sdk.errors import ValueRefused
-from mirror_server.clock import ManualClock
+from mirror_server.clock import ManualClock, Timer
+from mirror_server.core.instants import Instant
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import ServerAddress, Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
@@ -260,6 +263,49 @@ def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change() -
     run(scenario)
 
 
+class WatchedClock(ManualClock):
+    """Refuses timers that are due at once, which would come again and again."""
+
+    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
+        assert due_at > self.now()
+        return super().call_at(due_at, action)
+
+
+def test_what_is_due_while_it_sleeps_waits_for_the_next_contact() -> None:
+    async def scenario(server: UdpServer) -> None:
+        clock = WatchedClock(0)
+        async with registered(server, clock=clock) as device:
+            await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+            device.sleep()
+            for _ in range(3):
+                clock.advance(60_000)
+                await asyncio.sleep(0)
+            await accept(server, device.wake(), CHANGED)
+            assert Message.decode(await server.next()).payload == b"21.5"
+            await nothing_came(server)
+            clock.advance(60_000)
+            assert Message.decode(await server.next()).payload == b"21.5"
+
+    run(scenario)
+
+
+def test_a_pmax_that_is_over_already_is_told_at_once() -> None:
+    async def scenario(server: UdpServer) -> None:
+        clock = WatchedClock(0)
+        async with registered(server, clock=clock) as device:
+            await ask(server, GET, TEMPERATURE, accept=0, observe=0)
+            clock.advance(10_000)
+            told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+            assert (told.token, told.payload) == (b"\xaa", b"21.5")
+            assert Message.decode(await server.next()).code.dotted == "2.04"
+            device.remove(TEMPERATURE)
+            clock.advance(5_000)
+            await nothing_came(server)
+
+    run(scenario)
+
+
 def test_notifications_as_a_test_wants_them() -> None:
     async def scenario(server: UdpServer) -> None:
         async with registered(server) as device:
@@ -334,7 +380,7 @@ def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations() -> No
 
 def test_a_device_that_is_cut_off_neither_answers_nor_tells() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.001, max_retransmit=1)
+        hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
         async with registered(server, transmission=hasty) as device:
             await ask(server, GET, TEMPERATURE, accept=0, observe=0)
             device.cut_off()
@@ -382,7 +428,7 @@ def test_an_update_tells_what_changed_and_a_farewell_ends_it() -> None:
 def test_an_auto_observed_change_is_sent_again_until_it_is_acknowledged() -> None:
     async def scenario(server: UdpServer) -> None:
         door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
-        hasty = Transmission(ack_timeout_seconds=0.01)
+        hasty = Transmission(ack_timeout_seconds=0.1)
         async with registered(server, resources=[door], transmission=hasty) as device:
             device.set_value("/3200/0/5500", True)
             first = await server.next()
@@ -479,6 +525,61 @@ def test_links_are_written_as_devices_write_them() -> None:
 def test_an_address_of_a_server(url: str, address: ServerAddress) -> None:
     assert ServerAddress.parse(url) == address
     assert ServerAddress.parse(str(address)) == address
+
+
+def _mutated(chance: random.Random) -> bytes:
+    """A request with some bytes changed, cut off or put in."""
+    request = bytearray.fromhex("41 01 0001 aa  60 54 33333033 01 30 04 35373030 60 ff 31")
+    request[2:4] = chance.randbytes(2)
+    for _ in range(chance.randrange(4)):
+        request[chance.randrange(len(request))] = chance.randrange(256)
+    return bytes(request[: chance.randrange(1, len(request) + 1)]) + chance.randbytes(chance.choice((0, 0, 3, 40)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_the_device_goes_on(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    chance = random.Random(seed)
+
+    async def scenario(server: UdpServer) -> None:
+        async with registered(server) as device:
+            for number in range(300):
+                server.send(_mutated(chance))
+                server.send(b"\x40\x00" + number.to_bytes(2, "big"))
+                while await server.next() != b"\x70\x00" + number.to_bytes(2, "big"):
+                    pass
+            device.observations.forget()
+            answer = await ask(server, GET, TEMPERATURE, accept=0, token=b"\x99")
+            while answer.token != b"\x99":
+                answer = Message.decode(await server.next())
+            assert answer.payload == b"21.5"
+
+    run(scenario)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@settings(max_examples=25, deadline=None)
+@given(size=st.integers(0, 5000), exponent=st.integers(0, 6))
+def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(size: int, exponent: int) -> None:
+    async def scenario(server: UdpServer) -> None:
+        body = random.Random(size).randbytes(size)
+        block = 16 << exponent
+        async with registered(server, resources=[DeviceResource(FIRMWARE, b"", writable=True)]) as device:
+            for begin in range(0, max(size, 1), block):
+                last = begin + block >= size
+                place = (begin // block, not last, exponent)
+                options = {"payload": body[begin : begin + block], "content_format": 42, "block1": place}
+                answer = await ask(server, PUT, FIRMWARE, **options)
+                assert answer.code.dotted == ("2.04" if last else "2.31")
+            assert device.value(FIRMWARE) == body
+            read = b""
+            for number in range(size // block + 1):
+                answer = await ask(server, GET, FIRMWARE, accept=42, block2=(number, False, exponent))
+                read += answer.payload
+                if answer.opt.block2 is None or not answer.opt.block2.more:
+                    break
+            assert read == body
+
+    run(scenario)
 
 
 SECONDS = st.none() | st.integers(0, 10**6)

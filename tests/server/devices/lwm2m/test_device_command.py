@@ -15,7 +15,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from mirror_server.devices.lwm2m_client import command
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 60
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,17 @@ def test_without_aiocoap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
     assert ended.exit_code == 1
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
+
+
+def test_the_help_needs_no_extra() -> None:
+    program = (
+        "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
+        "from mirror_server.devices.lwm2m_client.command import main; main(['--help'])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
+    )
+    assert "--queue" in ended.stdout
 
 
 def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:
@@ -107,3 +118,15 @@ def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, 
         server.sendto(bytes.fromhex("64 42") + farewell[2:8], peer)
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert (told, process.returncode) == ("probe: deregistered\n", 0)
+
+
+def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent(server: socket.socket) -> None:
+    url = f"coap://127.0.0.1:{server.getsockname()[1]}"
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
+        "from mirror_server.devices.lwm2m_client.command import main; main()"
+    )
+    words = [sys.executable, "-c", program, "--server", url, "--name", "probe", "--count", "1000"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert ended.returncode == 2
+    assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr

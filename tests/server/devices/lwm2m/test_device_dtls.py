@@ -7,20 +7,24 @@ import pytest
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 pytest.importorskip("DTLSSocket", reason="speaks DTLS: needs the extra lwm2m-dtls")
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from coap_device import QUICK, Registry, in_loop, until
+from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m.coap import CoapEndpoint, listen
 from mirror_server.devices.lwm2m.exchange import NoAnswer, Request, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, Transmission
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
+from mirror_server.devices.lwm2m_client.kinds import ModelledDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
+from mirror_server.devices.lwm2m_client.runner import DeviceRunner
 
 KEY = bytes(range(16))
-HASTY = Transmission(handshake_seconds=0.3)
+HASTY = Transmission(handshake_seconds=1)
 
 
 @asynccontextmanager
@@ -95,6 +99,43 @@ async def test_when_the_session_ends_the_next_registration_begins_another() -> N
             assert again.counts.handshakes == 1
         finally:
             await again.close()
+
+
+@in_loop
+async def test_a_server_that_knows_the_session_no_more_is_noticed_and_gets_another() -> None:
+    registry, clock, lines = Registry(), ManualClock(0), []
+    endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
+    async with UdpRelay(endpoint.coaps_address) as relay:
+        model = ModelledDevice("light", "boiler", 0, clock.now, lambda path, argument: None)
+        device = LwM2MDevice(
+            f"coaps://127.0.0.1:{relay.address[1]}",
+            "boiler",
+            model.resources,
+            key=PreSharedKey(b"boiler", KEY),
+            transmission=Transmission(ack_timeout_seconds=0.05),
+            clock=clock,
+        )
+        runner = DeviceRunner(device, model, clock, lines.append)
+        await runner.start()
+        running = asyncio.create_task(runner.run())
+        await asyncio.sleep(0)
+        # It asks after 30 s, and is answered.
+        clock.advance(30_000)
+        await until(lambda: device.heard_at == 30_000)
+        assert endpoint.counts.handshakes == 1
+        relay.fate = drop_all()
+        while "hears nothing from the server; connects anew" not in lines:
+            clock.advance(1_000)
+            await asyncio.sleep(0.001)
+        relay.fate = faithful
+        await until(lambda: len(registry.requests) == 2)
+        (first, registration), (second, update) = registry.requests
+        assert (registration.path, update.path) == ("/rd", "/rd/1")
+        assert first.address != second.address
+        assert endpoint.counts.handshakes == 2
+        running.cancel()
+        await runner.stop()
+        await endpoint.close()
 
 
 def test_a_key_is_shown_nowhere_and_fits_the_library() -> None:

@@ -181,7 +181,7 @@ def test_a_server_that_forgot_the_device_gets_a_full_registration() -> None:
 
 def test_without_an_answer_it_tries_again_with_growing_pauses() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.02, max_retransmit=0)
+        hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
         async with running(server, "light", hasty, lifetime_seconds=600) as (one, answering):
             answering.codes = [None, None]
             await one.advance(300_000)
@@ -242,9 +242,24 @@ def test_what_is_written_stays_and_what_is_executed_is_told() -> None:
     run(scenario)
 
 
+def test_a_room_comes_after_the_set_point_that_was_written() -> None:
+    async def scenario(server: UdpServer) -> None:
+        async with running(server, "thermostat") as (one, answering):
+            # PUT /3308/0/5900 "30".
+            server.send("41 03 0001 aa  b4 33333038 01 30 04 35393030 10 ff 3330")
+            (told,) = await answering.has_told(1)
+            assert told.code.dotted == "2.04"
+            for _ in range(180):
+                await one.advance(MINUTE)
+            assert one.device.value("/3308/0/5900") == 30.0
+            assert abs(one.device.value("/3303/0/5700") - 30) < 1
+
+    run(scenario)
+
+
 def test_a_door_tells_by_itself_and_again_if_nobody_took_it() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.02, max_retransmit=0)
+        hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
         async with running(server, "door-contact", hasty) as (one, answering):
             while not answering.told:
                 await one.advance(5_000)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
-from udp_server import ACK_CREATED, UdpServer, registered, run, thermometer
+from udp_server import ACK_CREATED, UdpServer, registered, run, thermometer, udp_server
 
 from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m_client.coap_socket import Transmission
@@ -125,6 +126,60 @@ def test_a_refused_registration_says_its_code_and_a_cure() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("82 7264 02 6131", "b2 7264 02 6131"),
+        ("85 7264 2f 6131", "b2 7264 02 6131"),
+        ("82 7264 01 61 01 62", "b2 7264 01 61 01 62"),
+    ],
+)
+def test_the_location_of_the_registration_is_what_it_deregisters(location: str, path: str) -> None:
+    async def scenario(server: UdpServer) -> None:
+        device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+        registering = asyncio.create_task(device.register())
+        request = await server.next()
+        server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
+        await registering
+        leaving = asyncio.create_task(device.deregister())
+        farewell = await server.next()
+        assert (farewell[1], farewell[8:]) == (4, bytes.fromhex(path))
+        server.send(b"\x64\x42" + farewell[2:8])
+        await leaving
+        await device.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("host", "listens"), [("localhost", "127.0.0.1"), ("[::1]", "::1")])
+def test_a_server_is_reached_by_its_name_and_over_ipv6(host: str, listens: str) -> None:
+    async def scenario() -> None:
+        async with udp_server(listens) as server:
+            device = LwM2MDevice(f"coap://{host}:{server.port}", "probe", thermometer(), clock=ManualClock(0))
+            registering = asyncio.create_task(device.register())
+            request = await server.next()
+            server.send(ACK_CREATED + request[2:8] + bytes.fromhex("82 7264 02 6131"))
+            await registering
+            await device.close()
+
+    if ":" in listens and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    asyncio.run(scenario())
+
+
+def test_a_registration_without_a_location_is_none() -> None:
+    async def scenario(server: UdpServer) -> None:
+        device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
+        registering = asyncio.create_task(device.register())
+        request = await server.next()
+        server.send(ACK_CREATED + request[2:8])
+        with pytest.raises(RegistrationRefused, match="names no location"):
+            await registering
+        await device.close()
+
+    run(scenario)
+
+
 def test_a_request_that_comes_twice_is_answered_twice_and_done_once() -> None:
     async def scenario(server: UdpServer) -> None:
         executed: list[bytes] = []
@@ -138,7 +193,7 @@ def test_a_request_that_comes_twice_is_answered_twice_and_done_once() -> None:
 
 def test_a_registration_is_sent_again_until_it_is_answered() -> None:
     async def scenario(server: UdpServer) -> None:
-        hasty = Transmission(ack_timeout_seconds=0.01)
+        hasty = Transmission(ack_timeout_seconds=0.1)
         device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0), transmission=hasty)
         registering = asyncio.create_task(device.register())
         first, second = await server.next(), await server.next()

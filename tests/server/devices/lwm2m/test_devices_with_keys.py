@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -80,6 +81,23 @@ def test_a_device_with_its_key_comes_in_and_one_with_another_stays_out(site):
     assert site.names() == set()
     site.side.run(site.device("sensor", key).register())
     assert site.names() == {"sensor"}
+
+
+def test_no_secret_is_written_whatever_happens(site, caplog, capfd):
+    with caplog.at_level(logging.DEBUG):
+        key = site.key("sensor")
+        with pytest.raises((NoAnswer, Unreachable)):
+            site.side.run(site.device("sensor", key, secret=bytes(range(16))).register())
+        site.side.run(site.device("sensor", key).register())
+        with pytest.raises(RegistrationRefused):
+            site.side.run(site.device("other", key).register())
+        site.operate("revoke", "sensor")
+        until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    written = caplog.text + "".join(capfd.readouterr())
+    assert "sensor" in written
+    for shown in (key.secret.hex(), key.secret.hex(" "), repr(key.secret)[2:-1], str(list(key.secret))):
+        assert shown not in written
+        assert shown not in repr(key)
 
 
 def test_an_identity_registers_its_own_name_alone(site):

@@ -49,7 +49,7 @@ OTHER_PORT = Peer("192.0.2.1:40001")
 ELSEWHERE = Peer("192.0.2.2:40000")
 TEMPERATURE = "/3303/0/5700"
 LINKS = b"</3303/0/5700>,</3311/0/5850>,</3/0/4>"
-LIMIT_SECONDS = 5
+LIMIT_SECONDS = 60
 
 
 def done(value: Any = None) -> Future[Any]:
@@ -776,6 +776,24 @@ def test_what_an_application_asks_comes_between_the_discoveries(tmp_path: Path) 
             "/3303/2/5700": True,
             "/3303/2/5601": True,
         }
+
+    play(tmp_path, script)
+
+
+def test_what_a_device_did_not_tell_is_asked_after_its_next_update(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        location = await world.register("sensor", payload=b"</3303/0>,</3303/1>")
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        (await world.next()).answer("2.05", b"</3303/0/5700>", 40)
+        unanswered = await world.until(
+            lambda: [each for each in world.endpoint.waiting if each.request.path == "/3303/1"]
+        )
+        unanswered[0].fail(NoAnswer())
+        await world.until(lambda: len(world.diary.of("updated")) == 2)
+        assert [each.request.path for each in world.endpoint.asked] == ["/3303/0", "/3303/1"]
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        asked = await world.next()
+        assert asked.request == Request("GET", "/3303/1", accept=40)
 
     play(tmp_path, script)
 

@@ -17,7 +17,7 @@ from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.service import device_keys
 
 TEMPERATURE = "/3303/0/5700"
-IMPATIENT = Transmission(ack_timeout_seconds=0.2, max_retransmit=1, handshake_seconds=1)
+IMPATIENT = Transmission(ack_timeout_seconds=0.4, max_retransmit=1, handshake_seconds=2)
 
 
 @pytest.fixture

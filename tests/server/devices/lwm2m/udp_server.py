@@ -11,7 +11,7 @@ from mirror_server.clock import ManualClock
 from mirror_server.devices.lwm2m_client.device import LwM2MDevice
 from mirror_server.devices.lwm2m_client.resources import DeviceResource
 
-LIMIT_SECONDS = 5
+LIMIT_SECONDS = 60
 ACK_CREATED = bytes.fromhex("64 41")
 """An acknowledgement, version 1, with a token of 4 bytes, 2.01."""
 
@@ -31,8 +31,12 @@ class UdpServer(asyncio.DatagramProtocol):
         self.arrived.put_nowait(data)
 
     @property
+    def port(self) -> int:
+        return self.transport.get_extra_info("sockname")[1]
+
+    @property
     def url(self) -> str:
-        return f"coap://127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"
+        return f"coap://127.0.0.1:{self.port}"
 
     async def next(self) -> bytes:
         async with asyncio.timeout(LIMIT_SECONDS):
@@ -48,9 +52,9 @@ class UdpServer(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def udp_server() -> AsyncIterator[UdpServer]:
+async def udp_server(host: str = "127.0.0.1") -> AsyncIterator[UdpServer]:
     loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(UdpServer, local_addr=("127.0.0.1", 0))
+    transport, server = await loop.create_datagram_endpoint(UdpServer, local_addr=(host, 0))
     try:
         yield server
     finally:
