@@ -43,6 +43,7 @@ _METHOD_CODES = {name: number for number, name in _METHODS.items()}
 _HANDSHAKE_LOOKS_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
+_DTLS_CLOSE_NOTIFY = (1, 0)
 _DTLS_FATAL = 2
 # The DTLS library keeps an address with each session, which means nothing where a socket has one peer.
 _DTLS_PEER = ("::1", 1234)
@@ -265,10 +266,10 @@ class _DtlsSession:
         if (level, code) == _DTLS_CONNECTED:
             if not self._connected.done():
                 self._connected.set_result(None)
-        elif level == _DTLS_FATAL:
-            self._fatal(code)
+        elif level == _DTLS_FATAL or (level, code) == _DTLS_CLOSE_NOTIFY:
+            self._end(code)
 
-    def _fatal(self, code: int) -> None:
+    def _end(self, code: int) -> None:
         if not self._connected.done():
             self._connected.set_exception(
                 Unreachable(f"the server refused the DTLS handshake (alert {code}): check identity and key")

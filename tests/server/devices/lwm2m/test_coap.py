@@ -246,6 +246,36 @@ async def test_what_the_device_refuses_in_the_middle_of_a_write_is_its_answer() 
 
 
 @in_loop
+async def test_an_observed_value_in_blocks_comes_whole_though_it_changes_meanwhile() -> None:
+    def part(tag: bytes, number: int, *more: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
+        return "2.05", tag * 16, ((Option.ETAG, tag), (Option.BLOCK2, Block(number, number == 0, 16).encode()), *more)
+
+    async with speaking() as (endpoint, device):
+        observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
+        observed = uint_option(Option.OBSERVE, 7)
+        asked = await device.serve(part(b"a", 0, observed), part(b"b", 1), part(b"b", 0), part(b"b", 1))
+        assert await observing == (Response("2.05", b"b" * 32), 7)
+        assert [message.number(Option.OBSERVE) for message in asked] == [0, None, None, None]
+        assert [message.number(Option.ACCEPT) for message in asked] == [0] * 4
+
+
+@in_loop
+async def test_what_cannot_be_observed_is_told_with_its_answer() -> None:
+    async with speaking() as (endpoint, device):
+        observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
+        await device.serve(("4.05", b"", ()))
+        assert await observing == (Response("4.05"), None)
+
+
+@in_loop
+async def test_what_a_device_made_is_told_with_its_place() -> None:
+    async with speaking() as (endpoint, device):
+        making = asyncio.ensure_future(endpoint.request(device.peer, Request("POST", "/3303", payload=b"x")))
+        await device.serve(("2.01", b"", ((Option.LOCATION_PATH, b"3303"), (Option.LOCATION_PATH, b"5"))))
+        assert await making == Response("2.01", location=("3303", "5"))
+
+
+@in_loop
 async def test_to_cancel_takes_the_token_of_the_observation_and_no_late_notification_for_its_answer() -> None:
     registry = Registry()
     registry.known_tokens = {b"mine"}

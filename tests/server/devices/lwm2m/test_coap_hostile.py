@@ -231,6 +231,24 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
     assert (len(uploads), uploads.held_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize("number", [3, 7, (1 << 20) - 1])
+def test_a_block_that_does_not_follow_ends_its_upload(number: int) -> None:
+    uploads = Uploads(Limits(), lambda: 0.0)
+    for follows in (0, 1):
+        uploads.add(*upload(), Block(follows, True, 16))
+    with pytest.raises(UploadRefused) as refused:
+        uploads.add(*upload(), Block(number, True, 16))
+    assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
+
+
+def test_the_first_block_begins_anew() -> None:
+    uploads = Uploads(Limits(), lambda: 0.0)
+    for number in (0, 1, 0):
+        uploads.add(*upload(), Block(number, True, 16))
+    assert uploads.held_bytes == 16
+    assert uploads.add(*upload(), Block(1, False, 16)) == bytes(32)
+
+
 def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
     now = 0.0
     uploads = Uploads(Limits(uploads=2), lambda: now)

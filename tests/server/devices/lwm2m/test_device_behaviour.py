@@ -327,6 +327,47 @@ def test_notifications_as_a_test_wants_them() -> None:
     run(scenario)
 
 
+def test_a_large_value_is_told_by_its_first_block_and_the_server_reads_the_others() -> None:
+    async def scenario(server: UdpServer) -> None:
+        async with registered(server, resources=[DeviceResource("/3/0/0", "short")]) as device:
+            await ask(server, GET, "/3/0/0", accept=0, observe=0)
+            text = "0123456789" * 200
+            device.set_value("/3/0/0", text)
+            told = Message.decode(await server.next())
+            assert (told.token, told.opt.observe, told.opt.block2) == (b"\xaa", 2, (0, True, 6))
+            rest = await ask(server, GET, "/3/0/0", accept=0, block2=(1, False, 6))
+            assert (told.payload + rest.payload).decode() == text
+            assert rest.opt.block2 == (1, False, 6)
+
+    run(scenario)
+
+
+def test_what_cannot_be_done_is_refused_with_the_code_for_it() -> None:
+    async def scenario(server: UdpServer) -> None:
+        async with registered(server, version="1.1") as device:
+            assert (await ask(server, POST, SWITCH)).code.dotted == "4.05"
+            assert (await ask(server, GET, "/3311", accept=11542)).code.dotted == "4.06"
+            assert (await ask(server, GET, "/3311", accept=110)).payload.startswith(b'[{"n":"/3311/0/5850"')
+            assert (await ask(server, GET, TEMPERATURE, accept=42)).code.dotted == "4.06"
+            body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
+            assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
+            assert device.value(SWITCH) is False
+
+    run(scenario)
+
+
+def test_a_request_that_is_reset_fails() -> None:
+    async def scenario(server: UdpServer) -> None:
+        async with registered(server) as device:
+            updating = asyncio.ensure_future(device.update())
+            request = await server.next()
+            server.send(b"\x70\x00" + request[2:4])
+            with pytest.raises(Unreachable, match="reset"):
+                await updating
+
+    run(scenario)
+
+
 def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource() -> None:
     async def scenario(server: UdpServer) -> None:
         async with registered(server) as device:

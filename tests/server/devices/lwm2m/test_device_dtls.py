@@ -28,14 +28,16 @@ HASTY = Transmission(handshake_seconds=1)
 
 
 @asynccontextmanager
-async def behind_dtls(registry: Registry, secret: bytes = KEY) -> AsyncIterator[tuple[CoapEndpoint, LwM2MDevice]]:
+async def behind_dtls(
+    registry: Registry, secret: bytes = KEY, transmission: Transmission | None = None
+) -> AsyncIterator[tuple[CoapEndpoint, LwM2MDevice]]:
     endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
     device = LwM2MDevice(
         f"coaps://127.0.0.1:{endpoint.coaps_address[1]}",
         "boiler",
         [DeviceResource("/3303/0/5700", 21.5), DeviceResource("/3/0/0", "x" * 3000)],
         key=PreSharedKey(b"boiler", secret),
-        transmission=HASTY,
+        transmission=transmission,
         clock=ManualClock(0),
     )
     try:
@@ -78,7 +80,7 @@ async def test_from_a_new_port_it_makes_another_handshake() -> None:
 @in_loop
 async def test_a_wrong_key_stays_out_and_is_told() -> None:
     registry = Registry()
-    async with behind_dtls(registry, bytes(16)) as (_, device):
+    async with behind_dtls(registry, bytes(16), Transmission(handshake_seconds=0.3)) as (_, device):
         with pytest.raises((NoAnswer, Unreachable), match="key"):
             await device.register()
         assert registry.requests == []
@@ -86,16 +88,18 @@ async def test_a_wrong_key_stays_out_and_is_told() -> None:
 
 
 @in_loop
-async def test_when_the_session_ends_the_next_registration_begins_another() -> None:
+async def test_when_the_server_ends_the_session_the_next_update_begins_another() -> None:
     registry = Registry()
     async with behind_dtls(registry) as (endpoint, device):
         await device.register()
         port = endpoint.coaps_address[1]
         await endpoint.close()
+        await until(lambda: not device.is_connected)
+        device.set_value("/3303/0/5700", 22.5)
         again = await listen(registry, coaps=("127.0.0.1", port), keys={"boiler": KEY}.get, tuning=QUICK)
         try:
-            # The server said good-bye, or knows nothing of the session: a new one helps in either case.
-            await device.wake(from_new_port=True, registers=True)
+            await device.update()
+            assert registry.requests[-1][1].path == "/rd/1"
             assert again.counts.handshakes == 1
         finally:
             await again.close()

@@ -196,6 +196,16 @@ def test_without_an_answer_it_tries_again_with_growing_pauses() -> None:
     run(scenario)
 
 
+def test_it_ends_though_the_server_does_not_answer_its_farewell() -> None:
+    async def scenario(server: UdpServer) -> None:
+        hasty = Transmission(ack_timeout_seconds=0.2, max_retransmit=0)
+        async with running(server, "light", hasty) as (one, answering):
+            answering.codes = [None]
+        assert one.lines[-1].startswith("not deregistered: the server did not answer")
+
+    run(scenario)
+
+
 def test_in_queue_mode_it_sleeps_after_93_seconds_and_wakes_for_its_contact() -> None:
     async def scenario(server: UdpServer) -> None:
         async with running(server, "thermometer", queue_mode=True) as (one, answering):

@@ -204,11 +204,19 @@ class World:
         assert answers[0].outcome is Outcome.DONE
         return asked.token
 
-    def notify(self, token: bytes, sequence: int | None, text: str = "22", peer: Peer = HERE, **more: Any) -> bool:
-        code = more.pop("code", "2.05")
-        return self.fleet.notified(
-            Notification(peer, token, sequence, Response(code, text.encode(), 0), True, more.get("is_whole", True))
-        )
+    def notify(
+        self,
+        token: bytes,
+        sequence: int | None,
+        text: str = "22",
+        *,
+        peer: Peer = HERE,
+        code: str = "2.05",
+        content_format: int = 0,
+        is_whole: bool = True,
+    ) -> bool:
+        response = Response(code, text.encode(), content_format, max_age_seconds=60)
+        return self.fleet.notified(Notification(peer, token, sequence, response, True, is_whole))
 
     async def pause(self) -> None:
         """Let everything that is ready go on."""
@@ -329,6 +337,21 @@ def test_a_burst_is_told_at_once_and_keeps_its_order(tmp_path: Path) -> None:
         assert [len(told) for told in world.diary.of("observed")] == [100]
         assert world.diary.values == [str(number) for number in range(2, 102)]
         assert len(world.diary.of("contact")) == contacts
+
+    play(tmp_path, script)
+
+
+def test_a_notification_tells_its_own_time_and_for_how_long_it_is_fresh(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        await world.register("sensor", "lwm2m=1.1")
+        token = await world.observe()
+        at = BEGIN_AT // 1000 - 5
+        assert world.notify(token, 2, f'[{{"bn":"{TEMPERATURE}","bt":{at},"v":23.5}}]', content_format=110)
+        assert world.notify(token, 3, "24")
+        await world.pause()
+        ((first, second),) = world.diary.of("observed")
+        assert (first.content, first.changed_at) == (Content(b"23.5", "text/plain", 60), 1000 * at)
+        assert (second.content, second.changed_at) == (Content(b"24", "text/plain", 60), BEGIN_AT)
 
     play(tmp_path, script)
 

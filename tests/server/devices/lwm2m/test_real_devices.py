@@ -11,6 +11,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from devices_on_loopback import DeviceSide, until
 
+from mirror_server.devices.lwm2m.exchange import Response
 from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.devices.lwm2m_client.resources import DeviceResource, LinkStyle
 
@@ -373,3 +374,62 @@ def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registra
     real.restart()
     until(lambda: len(device.requests) == 9)
     assert [request.path for request in device.requests] == order * 3
+
+
+def end_observation(device: Any) -> None:
+    (observation,) = device.observations.all()
+    device.observations.end(observation.token)
+    device._open_socket().notify(observation.token, Response("4.04"), 0, is_confirmable=False)
+
+
+def state(server: Any, key: str, device: str, path: str = TEMPERATURE) -> str | None:
+    answer = server.call(key, "GET", f"/v2/subscriptions/{device}{path}")
+    word: str | None = answer.headers.get("Mirror-Subscription")
+    return word
+
+
+def test_a_device_that_refuses_after_a_restart_what_it_observed_is_asked_once(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.subscribe(key, mine)
+    until(lambda: state(real, key, mine) == "active")
+    device.behaviour.refusals[("GET", TEMPERATURE)] = "4.05"
+    real.restart()
+    until(lambda: state(real, key, mine) == "refused")
+    assert real.subscribed(key, mine) == []
+    # What is asked next is behind whatever was asked before.
+    assert answered(real, key, mine, "read", "GET", "/3311/0/5851") == (200, None)
+    assert [request.path for request in device.requests] == [TEMPERATURE, TEMPERATURE, "/3311/0/5851"]
+    del device.behaviour.refusals[("GET", TEMPERATURE)]
+    device_side.run(device.update())
+    until(lambda: state(real, key, mine) == "active")
+
+
+def test_an_observation_that_the_device_ends_is_asked_for_after_its_next_update(
+    real: Any, device_side: DeviceSide
+) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    real.subscribe(key, mine)
+    until(lambda: state(real, key, mine) == "active")
+    device_side.call(end_observation, device)
+    until(lambda: state(real, key, mine) == "refused")
+    device_side.run(device.update())
+    until(lambda: state(real, key, mine) == "active")
+
+
+def test_a_device_that_registers_during_a_command_answers_the_next_one(real: Any, device_side: DeviceSide) -> None:
+    key = real.key()
+    device = device_side.device()
+    device_side.run(device.register())
+    mine = device_id(real, key)
+    device_side.call(device.cut_off)
+    real.place(key, mine, "lost", "GET", TEMPERATURE)
+    device_side.run(device.restart())
+    assert until(lambda: real.responses(key).get("lost")) == (200, None)
