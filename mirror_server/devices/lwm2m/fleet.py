@@ -49,6 +49,9 @@ _AFTER_ANSWER_SECONDS = 0.05
 _STORE_SECONDS = 60
 """How long a device waits until what it said is on disk; then it is told to come again."""
 
+_GROUP_SECONDS = 0.005
+"""Values that come sooner after those before are stored together: a thousand in groups of five take half the time."""
+
 _DISCOVERING_AT_ONCE = 64
 _SWEEP_SECONDS = 60
 _STOP_SECONDS = 2
@@ -107,6 +110,7 @@ class Fleet:
         self._conversation: Conversation | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
+        self._handed_over_at = 0.0
         self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
 
     async def take_up(self) -> None:
@@ -380,10 +384,11 @@ class Fleet:
             self._collect(device, told)
 
     def _collect(self, device: RegisteredDevice, told: list[Told], *, is_unasked: bool = False) -> None:
-        """Tell the service, of all that comes in one turn of the loop at once."""
+        """Tell the service: at once, and while more comes soon after, of all that came in a moment."""
         now = self._clock.now()
         if told and not self._told:
-            asyncio.get_running_loop().call_soon(self._hand_over)
+            loop = asyncio.get_running_loop()
+            loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
         self._told += [
             Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
             for path, content, changed_at in told
@@ -391,6 +396,7 @@ class Fleet:
 
     def _hand_over(self) -> None:
         told, self._told = self._told, []
+        self._handed_over_at = asyncio.get_running_loop().time()
         self._events.observed(told)
 
     def _sweep(self) -> None:
