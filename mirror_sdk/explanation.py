@@ -108,10 +108,15 @@ class Facts:
         return self.device.state == "registered"
 
     @property
-    def awaits_contact(self) -> bool:
-        """Whether a request waits until the device makes contact; of a simulated one its queue mode tells."""
-        # A real device in queue mode is awake for a while, and one without may be out of reach.
-        return not self.connection.reachable if self.way and self.connection is not None else self.device.queue_mode
+    def is_asleep(self) -> bool:
+        """Whether a device in queue mode takes no requests now; it does while it is awake, where that is known."""
+        return self.device.queue_mode and not (self.connection is not None and self.connection.reachable)
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether the last request did not get through to a real device that is always awake."""
+        connection = self.connection if self.way and not self.device.queue_mode else None
+        return connection is not None and not connection.reachable
 
     @property
     def last_contact_at(self) -> datetime | None:
@@ -278,9 +283,12 @@ def _of_device(facts: Facts, now: datetime) -> list[str]:
     lines = _of_connection(facts)
     if not facts.is_registered:
         lines.append("The device is not registered: it cannot be asked now.")
-    elif facts.awaits_contact:
-        absence = "sleeps" if facts.device.queue_mode else "cannot be reached now"
-        lines.append(f"The device {absence}: it takes requests when it next makes contact.")
+    elif facts.is_asleep:
+        lines.append("The device sleeps: it takes requests when it next makes contact.")
+    elif facts.device.queue_mode:
+        lines.append("The device is awake, and will sleep again soon: then requests wait for its next contact.")
+    elif facts.is_out_of_reach:
+        lines.append("The device cannot be reached now: it takes requests when it next makes contact.")
     last_event = facts.mirrored.updated_at
     if last_event is not None:
         lines.append(f"Its last registration event was at {_when(last_event, now)}.")
@@ -331,7 +339,7 @@ def _reading(facts: Facts) -> str:
         return f"{read}, once the device has registered again"
     if facts.is_silent:
         return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
-    if facts.awaits_contact:
+    if facts.is_asleep or facts.is_out_of_reach:
         return f"{read}, which waits until the device next makes contact"
     return read
 

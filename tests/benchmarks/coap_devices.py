@@ -99,7 +99,7 @@ class Fleet:
         for sent, device in enumerate(islice(cycle(devices), number)):
             self._values += 1
             device.send(device.notification(_PATH, f"{self._values / 10}"))
-            if rate is not None and sent % 20 == 19:
+            if rate is not None and sent % 2 == 1:
                 while time.perf_counter() - began < sent / rate:
                     self._receive(min(0.005, max(0.0, sent / rate - (time.perf_counter() - began))))
         return {"seconds": time.perf_counter() - began, "sent": number}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.process
 TINY = (
     "--no-peers --rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
     " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10 --loop-devices 5"
-    " --flood-mib 1 --deaf 2"
+    " --flood-mib 1 --deaf 2 --coap-devices 5 --coap-registrations 10"
 )
 FIGURES = {
     "device_object": ["E1 / hello", "E1 / under waitress, two cores"],
@@ -38,6 +39,15 @@ FIGURES = {
     "loop_holds": ["first snapshot", "refresh", "events_frame", "plan", "apply", "record"],
     "call_overhead": ["device object, MirrorClient / httpx", "device object and its values, MirrorClient / httpx"],
 }
+
+if find_spec("aiocoap"):  # speaks CoAP: needs the extra lwm2m
+    FIGURES["real_devices"] = [
+        "notifications / simulated observations",
+        "read by async-id, CoAP / simulated",
+        "E1 beside 2000 notifications a second / alone",
+        "10 devices registering at once: time",
+        "memory of a registered device",
+    ]
 
 
 def run(cache: Path, *arguments: str, seconds: float = 180) -> subprocess.CompletedProcess[str]:

@@ -49,10 +49,14 @@ _AFTER_ANSWER_SECONDS = 0.05
 _STORE_SECONDS = 60
 """How long a device waits until what it said is on disk; then it is told to come again."""
 
+_GROUP_SECONDS = 0.005
+"""Values that come sooner after those before are stored together: a thousand in groups of five take half the time."""
+
 _DISCOVERING_AT_ONCE = 64
 _SWEEP_SECONDS = 60
 _STOP_SECONDS = 2
 _SENML = frozenset({110, 112})
+_NOT_IMPLEMENTED = "5.01"
 
 
 class _GivenUp(Exception):
@@ -107,6 +111,7 @@ class Fleet:
         self._conversation: Conversation | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
+        self._handed_over_at = 0.0
         self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
 
     async def take_up(self) -> None:
@@ -342,6 +347,8 @@ class Fleet:
             if self._conversation is None or not self._is_current(device):
                 raise Unreachable
             response = await self._ask(device, path, self._conversation.discover(device, path))
+            if response.code == _NOT_IMPLEMENTED:
+                return await self._read_below(device, path, self._conversation)
         if not response.is_success:
             return None
         try:
@@ -349,6 +356,11 @@ class Fleet:
         except BadLinks as error:
             _log.warning("device %s told of %s what cannot be read: %s", device.device_id, path, error)
             return None
+
+    async def _read_below(self, device: RegisteredDevice, path: str, conversation: Conversation) -> Links | None:
+        """The resources that a device has a value of, where it does not know Discover; ``None`` where it tells none."""
+        told = await self._ask(device, path, conversation.read_values(device, path))
+        return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
 
     async def _read_whole(self, observed: Observed) -> None:
         """Read a value that is too long for one notification."""
@@ -380,10 +392,11 @@ class Fleet:
             self._collect(device, told)
 
     def _collect(self, device: RegisteredDevice, told: list[Told], *, is_unasked: bool = False) -> None:
-        """Tell the service, of all that comes in one turn of the loop at once."""
+        """Tell the service: at once, and while more comes soon after, of all that came in a moment."""
         now = self._clock.now()
         if told and not self._told:
-            asyncio.get_running_loop().call_soon(self._hand_over)
+            loop = asyncio.get_running_loop()
+            loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
         self._told += [
             Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
             for path, content, changed_at in told
@@ -391,6 +404,7 @@ class Fleet:
 
     def _hand_over(self) -> None:
         told, self._told = self._told, []
+        self._handed_over_at = asyncio.get_running_loop().time()
         self._events.observed(told)
 
     def _sweep(self) -> None:

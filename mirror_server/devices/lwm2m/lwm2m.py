@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
@@ -23,6 +24,7 @@ from mirror_server.devices.lwm2m.identities import Identities
 from mirror_server.devices.lwm2m.registrar import DEFAULT_LIMITS, RegistrationCounts, RegistrationLimits
 from mirror_server.store import registrations
 from mirror_server.store.database import Database
+from mirror_server.store.failures import StorageFailed
 
 _log = logging.getLogger(__name__)
 
@@ -116,10 +118,12 @@ class LwM2MLink:
     def stop(self) -> None:
         """Let go of all devices; what is stored of them stays."""
         thread, stop = self._thread, self._stop
-        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
         if thread is not None and stop is not None and thread.is_alive():
-            stop()
+            # The loop may end by itself at this moment.
+            with suppress(RuntimeError):
+                stop()
             thread.join(2 * _STOP_SECONDS)
+        self._thread = self._fleet = self._endpoint = self._loop = self._stop = None
 
     def has(self, device_id: str) -> bool:
         """Whether the device is registered here."""
@@ -134,10 +138,13 @@ class LwM2MLink:
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
         fleet, loop = self._fleet, self._loop
-        if fleet is None or loop is None or loop.is_closed():
-            answer(Answer(Outcome.NOT_SENT))
-        else:
-            loop.call_soon_threadsafe(fleet.send, device_id, command, answer)
+        try:
+            if fleet is not None and loop is not None:
+                loop.call_soon_threadsafe(fleet.send, device_id, command, answer)
+                return
+        except RuntimeError:
+            _log.debug("the loop of the devices has ended")
+        answer(Answer(Outcome.NOT_SENT))
 
     def describe(self, device_id: str) -> Connection | None:
         """See :class:`~mirror_server.devices.link.DeviceLink`."""
@@ -174,25 +181,27 @@ class LwM2MLink:
         )
         try:
             await fleet.take_up()
-            if listening is None:
-                endpoint: Endpoint | None = await self._open_endpoint(fleet)
-            else:
-                started.set_result(None)
-                endpoint = await self._wait_for_port(fleet, stopping)
+            endpoint = await self._open_endpoint(fleet) if listening is None else None
         except BaseException as error:
-            if started.done():
-                raise
             started.set_exception(error)
             return
-        if endpoint is None:
-            return
+        if listening is None:
+            listening = partial(started.set_result, None)
+        else:
+            started.set_result(None)
+            endpoint = await self._wait_for_port(fleet, stopping)
+        if endpoint is not None:
+            await self._serve(fleet, endpoint, stopping, listening)
+
+    async def _serve(
+        self, fleet: Fleet, endpoint: Endpoint, stopping: asyncio.Event, listening: Callable[[], None]
+    ) -> None:
         fleet.begin(endpoint)
-        self._loop, self._fleet, self._endpoint = loop, fleet, endpoint
+        self._loop, self._fleet, self._endpoint = asyncio.get_running_loop(), fleet, endpoint
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
-            if listening is None:
-                started.set_result(None)
-            else:
+            # Where the database does not answer now, all that waits is looked at when it does.
+            with suppress(StorageFailed):
                 await asyncio.to_thread(listening)
             await stopping.wait()
         finally:

@@ -11,9 +11,7 @@ pytest.importorskip("DTLSSocket", reason="coaps needs the extra lwm2m-dtls")
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.config import ListenAddress
-from mirror_server.devices.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, Transmission
-from mirror_server.devices.lwm2m_client.device import RegistrationRefused
 from mirror_server.service import device_keys
 
 TEMPERATURE = "/3303/0/5700"
@@ -55,22 +53,6 @@ def test_a_device_with_its_key_is_as_any_other(secured: Any, device_side: Device
     assert secured.call(key, "GET", f"/v3/devices/{mine}/connection").json["protocol"] == "coaps"
 
 
-def test_a_wrong_key_stays_out(secured: Any, device_side: DeviceSide) -> None:
-    key = secured.key()
-    identity = new_key(secured).identity
-    device = device_side.device(key=PreSharedKey(identity, b"wrong" * 3), transmission=IMPATIENT)
-    with pytest.raises((NoAnswer, Unreachable)):
-        device_side.run(device.register())
-    assert secured.call(key, "GET", "/v3/devices").json["data"] == []
-
-
-def test_a_key_registers_its_own_name_alone(secured: Any, device_side: DeviceSide) -> None:
-    device = device_side.device("sensor-2", key=new_key(secured, "sensor-1"))
-    with pytest.raises(RegistrationRefused) as caught:
-        device_side.run(device.register())
-    assert caught.value.code == "4.03"
-
-
 def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(
     secured: Any, device_side: DeviceSide
 ) -> None:
@@ -89,23 +71,3 @@ def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(
     device_side.call(device.set_value, TEMPERATURE, 23.5)
     until(lambda: secured.observed(key)[-1] == (mine, "23.5"))
     assert secured.observed(key) == [(mine, "21.5"), (mine, "23.5")]
-
-
-def test_a_revoked_key_is_out_in_the_middle_of_its_session(secured: Any, device_side: DeviceSide) -> None:
-    key = secured.key()
-    device = device_side.device(key=new_key(secured), transmission=IMPATIENT)
-    device_side.run(device.register())
-    mine = device_id(secured, key)
-    device_keys.revoke(secured.services.database, "sensor-1")
-
-    def is_out() -> bool:
-        try:
-            device_side.run(device.update())
-        except (RegistrationRefused, NoAnswer, Unreachable):
-            return True
-        return False
-
-    until(is_out)
-    secured.place(key, mine, "read", "GET", TEMPERATURE)
-    until(lambda: secured.call(key, "GET", f"/v3/devices/{mine}/connection").json["reachable"] is False)
-    assert "read" not in secured.responses(key)
