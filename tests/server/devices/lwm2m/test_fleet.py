@@ -803,6 +803,24 @@ def test_what_an_application_asks_comes_between_the_discoveries(tmp_path: Path) 
     play(tmp_path, script)
 
 
+def test_resources_of_a_device_that_does_not_know_discover_are_those_that_it_tells(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        await world.register("sensor", payload=b"</6/0>,</7/0>")
+        (await world.next()).answer("5.01")
+        asked = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.accept != 40])
+        assert asked[0].request == Request("GET", "/6/0", accept=11542)
+        asked[0].answer("2.05", b"\xc1\x00\x32\xc1\x05\x01", 11542)
+        other = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.path == "/7/0"])
+        other[0].answer("5.01")
+        asked = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.accept != 40])
+        asked[0].answer("4.05")
+        await world.until(lambda: world.diary.of("updated"))
+        ((_, resources, _),) = world.diary.of("updated")
+        assert {each.path for each in resources} == {"/6/0/0", "/6/0/5", "/7/0"}
+
+    play(tmp_path, script)
+
+
 def test_what_a_device_did_not_tell_is_asked_after_its_next_update(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         location = await world.register("sensor", payload=b"</3303/0>,</3303/1>")
