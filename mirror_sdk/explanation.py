@@ -108,6 +108,11 @@ class Facts:
         return self.device.state == "registered"
 
     @property
+    def is_asleep(self) -> bool:
+        """Whether a device in queue mode takes no requests now; it does while it is awake, where that is known."""
+        return self.device.queue_mode and not (self.connection is not None and self.connection.reachable)
+
+    @property
     def last_contact_at(self) -> datetime | None:
         """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
         # A registration may have ended by itself, because nothing was heard of the device.
@@ -272,8 +277,10 @@ def _of_device(facts: Facts, now: datetime) -> list[str]:
     lines = _of_connection(facts)
     if not facts.is_registered:
         lines.append("The device is not registered: it cannot be asked now.")
-    elif facts.device.queue_mode:
+    elif facts.is_asleep:
         lines.append("The device sleeps: it takes requests when it next makes contact.")
+    elif facts.device.queue_mode:
+        lines.append("The device is awake, and will sleep again soon: then requests wait for its next contact.")
     last_event = facts.mirrored.updated_at
     if last_event is not None:
         lines.append(f"Its last registration event was at {_when(last_event, now)}.")
@@ -324,7 +331,7 @@ def _reading(facts: Facts) -> str:
         return f"{read}, once the device has registered again"
     if facts.is_silent:
         return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
-    if facts.device.queue_mode:
+    if facts.is_asleep:
         return f"{read}, which waits until the device next makes contact"
     return read
 

@@ -110,7 +110,7 @@ TOLD = {
         "cell-16": r"done: False\n.*'my-station': 'deregistered'",
         "cell-18": r"read: 3.0\nobserved again: 3.0",
         "cell-20": r"expired .*registration .*observation +/3303/0/5700 +3.0 .*async_response +/3303/0/5700 +3.0 ",
-        "cell-22": r"done: False \| GET /3303/0/5700 waiting.*my-thermometer +UQ 2026-01-05 08:00:00\+00:00 +False",
+        "cell-22": r"done: False\nGET /3303/0/5700 waiting.*my-thermometer +UQ 2026-01-05 08:00:00\+00:00 +False",
         "cell-24": r"read: 18.5.*my-thermometer +UQ 2026-01-05 08:18:00\+00:00 +True",
         "cell-26": r"my-station [^\n]* 3.0 .*my-thermometer [^\n]* 18.5 .*my-thermostat [^\n]* 19.5 [^\n]* failure",
         "cell-28": r"{'deregistered'}",

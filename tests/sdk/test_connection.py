@@ -119,3 +119,16 @@ def test_a_service_that_does_not_tell(client_over, device_id):
         client.get_connection(device_id)
     client.read_value(device_id, TEMPERATURE)
     assert "It came so: a read brought it." in str(client.explain(device_id, TEMPERATURE))
+
+
+def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, bench):
+    device_id = bench.add_device("sleeper-1", RESOURCES, queue_mode=True)
+    awake = client.explain(device_id, TEMPERATURE)
+    assert client.get_connection(device_id).reachable
+    assert "The device is awake, and will sleep again soon: then requests wait for its next contact." in awake.why
+    assert awake.refresh[0] == f"client.read_value('{device_id}', '{TEMPERATURE}')"
+    bench.advance(300)
+    asleep = client.explain(device_id, TEMPERATURE)
+    assert not client.get_connection(device_id).reachable
+    assert "The device sleeps: it takes requests when it next makes contact." in asleep.why
+    assert asleep.refresh[0].endswith("which waits until the device next makes contact")

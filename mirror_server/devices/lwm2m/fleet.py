@@ -56,6 +56,7 @@ _DISCOVERING_AT_ONCE = 64
 _SWEEP_SECONDS = 60
 _STOP_SECONDS = 2
 _SENML = frozenset({110, 112})
+_NOT_IMPLEMENTED = "5.01"
 
 
 class _GivenUp(Exception):
@@ -159,7 +160,8 @@ class Fleet:
             return False
         self.counts.notifications += 1
         device = observed.device
-        if notification.peer.is_secure and notification.peer != device.peer:
+        if notification.peer != device.peer:
+            # A router gave it another port.
             self.registrar.move(device, notification.peer)
             # What was under way went to where it was before.
             device.is_reachable = False
@@ -346,6 +348,8 @@ class Fleet:
             if self._conversation is None or not self._is_current(device):
                 raise Unreachable
             response = await self._ask(device, path, self._conversation.discover(device, path))
+            if response.code == _NOT_IMPLEMENTED:
+                return await self._read_below(device, path, self._conversation)
         if not response.is_success:
             return None
         try:
@@ -353,6 +357,11 @@ class Fleet:
         except BadLinks as error:
             _log.warning("device %s told of %s what cannot be read: %s", device.device_id, path, error)
             return None
+
+    async def _read_below(self, device: RegisteredDevice, path: str, conversation: Conversation) -> Links | None:
+        """The resources that a device has a value of, where it does not know Discover; ``None`` where it tells none."""
+        told = await self._ask(device, path, conversation.read_values(device, path))
+        return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
 
     async def _read_whole(self, observed: Observed) -> None:
         """Read a value that is too long for one notification."""

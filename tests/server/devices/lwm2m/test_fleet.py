@@ -307,9 +307,9 @@ def test_tokens_that_nobody_knows_are_reset(tmp_path: Path) -> None:
         assert world.notify(token, 2, "23", peer=OTHER_PORT)
         await world.pause()
         assert world.diary.values == ["23"]
-        # In plain CoAP only an update says that the device is there.
+        # A router gave it that port; what it forgot leads nowhere.
         world.send(Read(TEMPERATURE))
-        assert (await world.next()).peer == HERE
+        assert (await world.next()).peer == OTHER_PORT
 
     play(tmp_path, script)
 
@@ -712,6 +712,31 @@ def test_one_address_registers_so_often_in_a_minute(tmp_path: Path) -> None:
     play(tmp_path, script, per_minute=5)
 
 
+def test_a_clock_that_is_set_back_shuts_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(world: World) -> None:
+        world.clock.advance(365 * 86_400_000)
+        assert [(await world.post("/rd", "ep=sensor")).code for _ in range(2)] == ["2.01", "4.29"]
+        monkeypatch.setattr(ManualClock, "now", lambda _: BEGIN_AT)
+        assert (await world.post("/rd", "ep=sensor")).code == "2.01"
+
+    play(tmp_path, script, per_minute=1)
+
+
+def test_refusals_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def script(world: World) -> None:
+        for _ in range(200):
+            assert (await world.post("/rd/guessed", payload=b"")).code == "4.04"
+        assert world.fleet.registrar.counts.refused == 200
+        lines = [record.getMessage() for record in caplog.records if "refus" in record.getMessage()]
+        assert len(lines) == 61
+        assert "/metrics" in lines[-1]
+        world.clock.advance(60_000)
+        await world.post("/rd/guessed", payload=b"")
+        assert "4.04" in caplog.records[-1].getMessage()
+
+    play(tmp_path, script)
+
+
 def test_as_many_devices_are_registered_as_may_be(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         location = await world.register("one")
@@ -799,6 +824,24 @@ def test_what_an_application_asks_comes_between_the_discoveries(tmp_path: Path) 
             "/3303/2/5700": True,
             "/3303/2/5601": True,
         }
+
+    play(tmp_path, script)
+
+
+def test_resources_of_a_device_that_does_not_know_discover_are_those_that_it_tells(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        await world.register("sensor", payload=b"</6/0>,</7/0>")
+        (await world.next()).answer("5.01")
+        asked = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.accept != 40])
+        assert asked[0].request == Request("GET", "/6/0", accept=11542)
+        asked[0].answer("2.05", b"\xc1\x00\x32\xc1\x05\x01", 11542)
+        other = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.path == "/7/0"])
+        other[0].answer("5.01")
+        asked = await world.until(lambda: [each for each in world.endpoint.waiting if each.request.accept != 40])
+        asked[0].answer("4.05")
+        await world.until(lambda: world.diary.of("updated"))
+        ((_, resources, _),) = world.diary.of("updated")
+        assert {each.path for each in resources} == {"/6/0/0", "/6/0/5", "/7/0"}
 
     play(tmp_path, script)
 
