@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
+from ports import free_port
 from process_server import DEVICE_COMMAND, ROOT, Child, ServerProcess, run_command, wait_until
 
 from mirror_sdk import DesiredStatus, MirrorClient
@@ -52,9 +53,7 @@ class Place:
     """A server to which real devices come, and what makes them."""
 
     def __init__(self, folder: Path, scheme: str) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
         self.url = f"{scheme}://{address}"
         self.server = ServerProcess(folder, "--simulate=0", f"--{scheme}={address}").start()
         self._folder = folder

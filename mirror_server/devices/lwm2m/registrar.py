@@ -47,6 +47,9 @@ _MINUTE_SECONDS = 60
 _MOST_ADDRESSES = 100_000
 """From as many addresses registrations are taken in a minute."""
 
+_REFUSALS_SHOWN = 60
+"""So many refusals of a minute have a line in the log: strangers may not fill the disk."""
+
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
 _TOO_MANY = "4.29"
@@ -113,7 +116,8 @@ class Registrar:
         # What a device says is taken one after the other, so that none is taken for two.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._lately_ends_at: Instant = 0
+        self._lately_began_at: Instant = 0
+        self._refused_lately = 0
 
     async def register(self, peer: Peer, request: Request) -> Response:
         """Take a full registration: ``POST /rd``."""
@@ -182,8 +186,16 @@ class Registrar:
             self.counts.refused += 1
             # Of who comes too often each line would be one too many.
             if response.code != _TOO_MANY:
-                _log.warning("registration from %s refused: %s", peer.address, shown(response))
+                self._note_refusal(peer, response)
         return response
+
+    def _note_refusal(self, peer: Peer, response: Response) -> None:
+        self._begin_minute()
+        self._refused_lately += 1
+        if self._refused_lately <= _REFUSALS_SHOWN:
+            _log.warning("registration from %s refused: %s", peer.address, shown(response))
+        if self._refused_lately == _REFUSALS_SHOWN:
+            _log.warning("further refusals of this minute are counted in /metrics alone")
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
@@ -372,15 +384,19 @@ class Registrar:
         return device
 
     def _may_register(self, peer: Peer) -> bool:
-        now = self._clock.now()
-        if now >= self._lately_ends_at:
-            self._lately.clear()
-            self._lately_ends_at = after_seconds(now, _MINUTE_SECONDS)
+        self._begin_minute()
         # Who forges addresses has any number of them.
         if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
             return False
         self._lately[peer.address] += 1
         return self._lately[peer.address] <= self._limits.per_minute
+
+    def _begin_minute(self) -> None:
+        """Count anew when a minute is over, or the clock was set back."""
+        now = self._clock.now()
+        if not self._lately_began_at <= now < after_seconds(self._lately_began_at, _MINUTE_SECONDS):
+            self._lately.clear()
+            self._lately_began_at, self._refused_lately = now, 0
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
         """Over DTLS a device registers the name its key is for, and no other.

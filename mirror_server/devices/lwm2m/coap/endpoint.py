@@ -125,7 +125,7 @@ class CoapEndpoint:
             first = await self._way(peer).ask(peer, _message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
-                whole = await self._rest(peer, request, first, _own_token())
+                whole = await self._rest(peer, request, first, token)
             except _Changed:
                 whole = await self._whole(peer, request)
             return Observed(_response(whole), sequence)
@@ -184,7 +184,8 @@ class CoapEndpoint:
     async def _whole(self, peer: Peer, request: Request) -> Message:
         """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
         for _ in range(_READINGS):
-            # All of one transfer has one token: a client was seen to put blocks together by it.
+            # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
+            # with that of the last block it gave, where the first was the answer to Observe.
             token = _own_token()
             with contextlib.suppress(_Changed):
                 return await self._rest(peer, request, await self._upload(peer, request, token), token)

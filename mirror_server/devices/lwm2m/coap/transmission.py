@@ -232,8 +232,8 @@ class Transmission:
             if exchange.answer is None or not _is_of(message, asked):
                 continue
             if message.type != Type.ACKNOWLEDGEMENT:
-                is_late_notification = asked.number(Option.OBSERVE) == 1 and message.first(Option.OBSERVE) is not None
-                return None if is_late_notification else exchange
+                has_both_meanings = asked.number(Option.OBSERVE) == 1 or asked.first(Option.BLOCK2) is not None
+                return None if has_both_meanings and message.first(Option.OBSERVE) is not None else exchange
             if asked.message_id == message.message_id:
                 return exchange
         return None

@@ -70,18 +70,22 @@ async def test_a_long_answer_is_read_in_blocks_each_of_which_says_what_is_accept
 
 
 @in_loop
-async def test_blocks_after_the_answer_to_observe_may_come_with_its_token() -> None:
-    """Which names the observation and is not asked with again; a client was seen to answer with it all the same."""
-    async with speaking() as (endpoint, device):
+async def test_blocks_after_the_answer_to_observe_are_asked_with_its_token() -> None:
+    """A client was seen to notify with the token of the last block; and one that answers with another is heard too."""
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
         observing = asyncio.ensure_future(endpoint.observe(device.peer, READ, b"mine"))
         first = await device.receive()
         more = (uint_option(Option.OBSERVE, 1), (Option.BLOCK2, Block(0, True, 16).encode()))
         device.answer(first, "2.05", bytes(16), *more)
         second = await device.receive()
-        assert second.token != b"mine"
-        second.token = b"mine"
+        assert (second.token, second.number(Option.OBSERVE)) == (b"mine", None)
+        device.send(notification(9, b"mine", 2, b"22.0"))
+        second.token = b"other"
         device.answer(second, "2.05", b"1", (Option.BLOCK2, Block(1, False, 16).encode()))
         assert (await observing).response.payload == bytes(16) + b"1"
+        assert [each.response.payload for each in registry.notifications] == [b"22.0"]
 
 
 @in_loop

@@ -307,9 +307,9 @@ def test_tokens_that_nobody_knows_are_reset(tmp_path: Path) -> None:
         assert world.notify(token, 2, "23", peer=OTHER_PORT)
         await world.pause()
         assert world.diary.values == ["23"]
-        # In plain CoAP only an update says that the device is there.
+        # A router gave it that port; what it forgot leads nowhere.
         world.send(Read(TEMPERATURE))
-        assert (await world.next()).peer == HERE
+        assert (await world.next()).peer == OTHER_PORT
 
     play(tmp_path, script)
 
@@ -710,6 +710,31 @@ def test_one_address_registers_so_often_in_a_minute(tmp_path: Path) -> None:
         assert response.code == "2.01"
 
     play(tmp_path, script, per_minute=5)
+
+
+def test_a_clock_that_is_set_back_shuts_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(world: World) -> None:
+        world.clock.advance(365 * 86_400_000)
+        assert [(await world.post("/rd", "ep=sensor")).code for _ in range(2)] == ["2.01", "4.29"]
+        monkeypatch.setattr(ManualClock, "now", lambda _: BEGIN_AT)
+        assert (await world.post("/rd", "ep=sensor")).code == "2.01"
+
+    play(tmp_path, script, per_minute=1)
+
+
+def test_refusals_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def script(world: World) -> None:
+        for _ in range(200):
+            assert (await world.post("/rd/guessed", payload=b"")).code == "4.04"
+        assert world.fleet.registrar.counts.refused == 200
+        lines = [record.getMessage() for record in caplog.records if "refus" in record.getMessage()]
+        assert len(lines) == 61
+        assert "/metrics" in lines[-1]
+        world.clock.advance(60_000)
+        await world.post("/rd/guessed", payload=b"")
+        assert "4.04" in caplog.records[-1].getMessage()
+
+    play(tmp_path, script)
 
 
 def test_as_many_devices_are_registered_as_may_be(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ pytest.importorskip("DTLSSocket", reason="coaps needs the extra lwm2m-dtls")
 from devices_on_loopback import DeviceSide, until
 
 from mirror_server.config import ListenAddress
-from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey, Transmission
+from mirror_server.devices.lwm2m_client.coap_socket import PreSharedKey
 from mirror_server.service import device_keys
 
 TEMPERATURE = "/3303/0/5700"
-IMPATIENT = Transmission(ack_timeout_seconds=0.4, max_retransmit=1, handshake_seconds=2)
 
 
 @pytest.fixture
