@@ -113,6 +113,12 @@ class Facts:
         return self.device.queue_mode and not (self.connection is not None and self.connection.reachable)
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether the last request did not get through to a real device that is always awake."""
+        connection = self.connection if self.way and not self.device.queue_mode else None
+        return connection is not None and not connection.reachable
+
+    @property
     def last_contact_at(self) -> datetime | None:
         """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
         # A registration may have ended by itself, because nothing was heard of the device.
@@ -281,6 +287,8 @@ def _of_device(facts: Facts, now: datetime) -> list[str]:
         lines.append("The device sleeps: it takes requests when it next makes contact.")
     elif facts.device.queue_mode:
         lines.append("The device is awake, and will sleep again soon: then requests wait for its next contact.")
+    elif facts.is_out_of_reach:
+        lines.append("The device cannot be reached now: it takes requests when it next makes contact.")
     last_event = facts.mirrored.updated_at
     if last_event is not None:
         lines.append(f"Its last registration event was at {_when(last_event, now)}.")
@@ -331,7 +339,7 @@ def _reading(facts: Facts) -> str:
         return f"{read}, once the device has registered again"
     if facts.is_silent:
         return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
-    if facts.is_asleep:
+    if facts.is_asleep or facts.is_out_of_reach:
         return f"{read}, which waits until the device next makes contact"
     return read
 

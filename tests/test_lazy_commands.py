@@ -83,3 +83,16 @@ def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name:
     first = group.list_commands(context)[0]
     (completed,) = [item for item in group.shell_complete(context, first) if item.value == first]
     assert completed.help == group.commands[first].get_short_help_str()
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("orjson", ["demo"]), ("orjson", ["devices", "list"]), ("flask", ["demo"])],
+)
+def test_a_command_of_the_server_says_what_to_install_where_the_server_is_not(missing: str, words: list[str]) -> None:
+    program = f"import sys\nsys.modules[{missing!r}] = None\nfrom mirror_server.cli import main\nmain({words!r})"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"Error: {missing} is missing; install what a server needs with: pip install 'device-state-mirror[server]'\n"
+    )

@@ -17,6 +17,8 @@ _MODULES = {
     "mirror_server.cli.serve_commands": ["demo", "run"],
 }
 
+_MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
+
 
 class _Commands(LazyGroup):
     """Tells what the operator can mend in one line."""
@@ -27,6 +29,10 @@ class _Commands(LazyGroup):
             return super().invoke(ctx)
         except DatabaseError as error:
             raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            if (error.name or "mirror_").startswith("mirror_"):
+                raise
+            raise click.ClickException(_MISSING.format(error.name)) from error
 
 
 @click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})

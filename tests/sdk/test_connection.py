@@ -132,3 +132,13 @@ def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, b
     assert not client.get_connection(device_id).reachable
     assert "The device sleeps: it takes requests when it next makes contact." in asleep.why
     assert asleep.refresh[0].endswith("which waits until the device next makes contact")
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_an_explanation_tells_whether_a_real_device_that_is_always_awake_can_be_reached_now(
+    telling, device_id, reachable
+):
+    told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).explain(device_id, TEMPERATURE)
+    said = "The device cannot be reached now: it takes requests when it next makes contact."
+    assert (said in told.why) is not reachable
+    assert told.refresh[0].endswith("waits until the device next makes contact") is not reachable

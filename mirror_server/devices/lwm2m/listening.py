@@ -51,7 +51,7 @@ def _problems(settings: Settings) -> Iterator[str]:
     if coap and not settings.coap_insecure and not is_loopback(coap):
         yield (
             f"plain CoAP on {coap} is refused: who is on that network could pass for any device, and read and change"
-            " what is sent; let devices come with keys (--coaps), or say --coap-insecure"
+            " what is sent; let devices come with keys ('mirror-server run --coaps'), or say --coap-insecure to 'run'"
         )
 
 

@@ -472,7 +472,10 @@ class CoapSocket:
     def _give_up(self, message_id: int, exchange: _Exchange) -> None:
         del self._exchanges[message_id]
         if exchange.token in self._waiting:
-            self._fail(exchange.token, NoAnswer(f"the server did not answer, asked {exchange.sent} times"))
+            asked = f"the server did not answer, asked {exchange.sent} times"
+            self._fail(
+                exchange.token, NoAnswer(f"{asked}; see that it listens there, and not with coaps:// for coap://")
+            )
         else:
             self._handler.undelivered(exchange.token)
 

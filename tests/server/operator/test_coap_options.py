@@ -132,7 +132,10 @@ def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, a
 def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     beyond = ListenAddress("0.0.0.0", 5683)
-    with pytest.raises(CannotListen, match=r"let devices come with keys \(--coaps\), or say --coap-insecure"):
+    with pytest.raises(
+        CannotListen,
+        match=r"keys \('mirror-server run --coaps'\), or say --coap-insecure to 'run'",
+    ):
         check_listening(Settings(coap=beyond))
     check_listening(Settings(coap=beyond, coap_insecure=True))
 
