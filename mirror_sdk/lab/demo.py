@@ -82,7 +82,7 @@ class DemoServer:
             # A Ctrl-C in the terminal, or one that interrupts a notebook, is not for it.
             start_new_session=True,
         )
-        self.coap_url = ""
+        self.coap_url: str = ""
         try:
             self.environment: dict[str, str] = self._read_environment()
             self._wait_until_ready()
