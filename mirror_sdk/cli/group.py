@@ -19,6 +19,9 @@ _MODULES = {
 
 
 _ENDED_BY_CTRL_C = {"lab", "watch"}
+_WHERE_IT_WAITS = (
+    "'mirror requests' shows whether it waits, 'mirror devices --connections' whether the device can be reached"
+)
 
 
 class _NoAnswer(click.ClickException):
@@ -59,7 +62,9 @@ def _told(error: Exception) -> click.ClickException | None:
     from mirror_sdk.errors import CallTimeout, MirrorError, WaitTimeout
     from mirror_sdk.lab.demo import DemoError
 
-    if isinstance(error, WaitTimeout | CallTimeout):
+    if isinstance(error, WaitTimeout):
+        return _NoAnswer(f"{error}; {_WHERE_IT_WAITS}")
+    if isinstance(error, CallTimeout):
         return _NoAnswer(str(error))
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
         return click.ClickException(str(error))
