@@ -24,7 +24,7 @@ from mirror_server.devices.link import (
 from mirror_server.devices.lwm2m.exchange import Endpoint, Request, Response
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import BadPayload, Told, content_type, contents
-from mirror_server.devices.lwm2m.registry import RegisteredDevice
+from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.devices.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
 
 _log = logging.getLogger(__name__)
@@ -69,6 +69,19 @@ class Conversation:
             Unreachable: It cannot be asked.
         """
         response = await self._get(device, path, None)
+        return self._told(device, path, response) or [] if response.is_success else []
+
+    async def read_rest(self, observed: Observed) -> list[Told]:
+        """The values that a notification began to tell; none where the device does not tell them.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        device, path = observed.device, observed.path
+        request = _request(device, path, _accepts(device, path, None)[0])
+        response = await self._endpoint.rest(device.peer, request, observed.token)
+        _note_failure(device, "read", path, response)
         return self._told(device, path, response) or [] if response.is_success else []
 
     async def discover(self, device: RegisteredDevice, path: str) -> Response:

@@ -176,6 +176,15 @@ class Endpoint(Protocol):
         """
         ...
 
+    async def rest(self, peer: Peer, request: Request, token: bytes) -> Response:
+        """Read the value of which the last notification with this token told the beginning.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        ...
+
     async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
         """End the observation that has this token.
 

@@ -371,7 +371,7 @@ class Fleet:
                 # A change that comes from now on is read once more.
                 observed.is_being_read = False
                 if self._conversation is not None and self._is_current(device):
-                    told = await self._ask(device, path, self._conversation.read_values(device, path))
+                    told = await self._ask(device, path, self._conversation.read_rest(observed))
                     self._collect(device, told)
         except (NoAnswer, Unreachable, _GivenUp):
             _log.debug("device %s notified of %s, and could not be asked for the rest", device.device_id, path)

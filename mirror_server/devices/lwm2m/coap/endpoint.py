@@ -62,6 +62,7 @@ class CoapEndpoint:
         self._uploads = Uploads(limits, asyncio.get_running_loop().time)
         self._answering: set[asyncio.Task[None]] = set()
         self._in_hand: Counter[Peer] = Counter()
+        self._beginnings: dict[tuple[Peer, bytes], Message] = {}
 
     async def listen(self, address: tuple[str, int]) -> None:
         """Listen at host and port, without DTLS.
@@ -130,6 +131,22 @@ class CoapEndpoint:
                 whole = await self._whole(peer, request)
             return Observed(_response(whole), sequence)
 
+    async def rest(self, peer: Peer, request: Request, token: bytes) -> Response:
+        """Read the value of which the last notification with this token told the beginning.
+
+        A client was seen to notify no more before the blocks that follow were asked for. Source: RFC 7959, 2.6.
+
+        Raises:
+            NoAnswer: It did not answer in time.
+            Unreachable: It cannot be asked.
+        """
+        async with _Patience(peer, self._tuning.answer_seconds):
+            first = self._beginnings.pop((peer, token), None)
+            if first is not None:
+                with contextlib.suppress(_Changed):
+                    return _response(await self._rest(peer, request, first, token))
+            return _response(await self._whole(peer, request))
+
     async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
         """End the observation that has this token.
 
@@ -169,10 +186,18 @@ class CoapEndpoint:
         is_confirmable = message.type == Type.CONFIRMABLE
         notification = Notification(peer, message.token, sequence, _response(message), is_confirmable, is_whole)
         try:
-            return self._handler.notified(notification)
+            is_known = self._handler.notified(notification)
         except Exception:
             _log.exception("A notification of %s was not taken", peer.address)
             return True
+        if is_known and not is_whole and len(message.payload) <= _BLOCK_BYTES:
+            self._remember_beginning(peer, message)
+        return is_known
+
+    def _remember_beginning(self, peer: Peer, message: Message) -> None:
+        self._beginnings[peer, message.token] = message
+        if len(self._beginnings) > self._limits.uploads:
+            del self._beginnings[next(iter(self._beginnings))]
 
     def _way(self, peer: Peer) -> Transmission:
         try:

@@ -232,8 +232,7 @@ class Transmission:
             if exchange.answer is None or not _is_of(message, asked):
                 continue
             if message.type != Type.ACKNOWLEDGEMENT:
-                has_both_meanings = asked.number(Option.OBSERVE) == 1 or asked.first(Option.BLOCK2) is not None
-                return None if has_both_meanings and message.first(Option.OBSERVE) is not None else exchange
+                return None if _is_late_notification(message, asked) else exchange
             if asked.message_id == message.message_id:
                 return exchange
         return None
@@ -358,6 +357,15 @@ def _is_of(message: Message, asked: Message) -> bool:
     """
     is_late_token = message.type == Type.ACKNOWLEDGEMENT and asked.first(Option.BLOCK2) is not None
     return message.token == asked.token or (is_late_token and message.message_id == asked.message_id)
+
+
+def _is_late_notification(message: Message, asked: Message) -> bool:
+    """Whether what has the token of a request, which is that of an observation, is no answer to it."""
+    if message.first(Option.OBSERVE) is None:
+        return False
+    wanted, given = asked.block(Option.BLOCK2), message.block(Option.BLOCK2)
+    is_other_block = wanted is not None and (given is None or given.number != wanted.number)
+    return is_other_block or asked.number(Option.OBSERVE) == 1
 
 
 def _acknowledgement(message: Message) -> Message:

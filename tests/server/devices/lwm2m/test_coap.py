@@ -89,6 +89,34 @@ async def test_blocks_after_the_answer_to_observe_are_asked_with_its_token() -> 
 
 
 @in_loop
+async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for() -> None:
+    """A client was seen to notify no more until then; what it gives has the Observe option and is acknowledged."""
+    registry = Registry()
+    registry.known_tokens = {b"mine"}
+    async with speaking(registry) as (endpoint, device):
+        peer = await registered(device, registry)
+        beginning = notification(7, b"mine", 2, b"a" * 16)
+        beginning.options.append((Option.BLOCK2, Block(0, True, 16).encode()))
+        device.send(beginning)
+        await until(lambda: len(registry.notifications) == 1)
+        assert not registry.notifications[0].is_whole
+        reading = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
+        asked = await device.receive()
+        assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", Block(1, False, 16))
+        device.send(notification(8, b"mine", 3, b"newer"))
+        options = [uint_option(Option.OBSERVE, 2), (Option.BLOCK2, Block(1, False, 16).encode())]
+        device.send(confirmable("2.05", asked.message_id, b"mine", options=options, payload=b"b"))
+        assert (await reading).payload == b"a" * 16 + b"b"
+        assert (await device.receive()).type == Type.ACKNOWLEDGEMENT
+        assert [each.response.payload for each in registry.notifications[1:]] == [b"newer"]
+        again = asyncio.ensure_future(endpoint.rest(peer, READ, b"mine"))
+        asked = await device.receive()
+        assert asked.block(Option.BLOCK2) is None
+        device.answer(asked, "2.05", b"whole")
+        assert (await again).payload == b"whole"
+
+
+@in_loop
 async def test_a_long_payload_is_written_in_blocks_of_the_size_that_the_device_wishes() -> None:
     whole = bytes(range(256)) * 12
     write = Request("PUT", "/19/0/0", payload=whole, content_format=42)

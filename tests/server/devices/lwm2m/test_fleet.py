@@ -136,6 +136,9 @@ class HandPlayed:
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
         return Observed(*await self._ask(Asked(peer, request, token)))
 
+    async def rest(self, peer: Peer, request: Request, token: bytes) -> Response:
+        return (await self._ask(Asked(peer, request, token)))[0]
+
     async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
         return (await self._ask(Asked(peer, request, token)))[0]
 
@@ -363,7 +366,7 @@ def test_what_is_too_long_for_a_notification_is_read_once(tmp_path: Path) -> Non
         for number in (2, 3, 4):
             assert world.notify(token, number, "beginning", is_whole=False)
         asked = await world.next()
-        assert asked.request == Request("GET", TEMPERATURE, accept=0)
+        assert (asked.request, asked.token) == (Request("GET", TEMPERATURE, accept=0), token)
         asked.answer("2.05", b"the whole")
         await world.until(lambda: world.diary.values)
         await world.pause()
