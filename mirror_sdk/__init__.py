@@ -29,7 +29,8 @@ What the mirror holds is what was reported last, whenever that was. It never ask
 with a read, a write, a subscription or an auto-observation. ``client.explain(device, path)`` says in words why a value
 is what it is, whether the device seems cut off, and what would refresh it. While a write is pending, ``desired_at`` is
 the time of issue; afterwards it is the time of the status update, and ``requested_at`` keeps the time of issue. What a
-device answers too late still shows as the reported value.
+device answers too late still shows as the reported value. ``client.get_connection(device)`` tells how a device is
+connected: by which protocols, whether a request would reach it now, and for operators from where its messages come.
 
 Subscriptions and events
 ------------------------

@@ -110,6 +110,16 @@ def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it
     assert second.http.post("/sim/v1/devices", json={"endpoint_name": 1}).status_code == 400
 
 
+def test_either_process_tells_how_a_device_is_connected(applications) -> None:
+    first, second = applications
+    device_id = device(first, "d")
+    for online in (False, True):
+        first.patch_device(device_id, online=online)
+        told = [each.json("GET", f"/v3/devices/{device_id}/connection") for each in (first, second)]
+        assert told[0] == told[1]
+        assert (told[0]["protocol"], told[0]["reachable"]) == ("simulated", online)
+
+
 def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(applications) -> None:
     first, second = applications
     device_id = device(second, "d")

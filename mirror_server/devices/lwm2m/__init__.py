@@ -58,6 +58,18 @@ The network
 - What strangers may is bounded: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
   ``--coap-registrations-per-minute`` of one address and port, so that devices behind one router are apart.
 
+Watching them
+-------------
+
+- ``mirror devices --connections`` and the page tell of each device protocol, version of LwM2M, binding, lifetime, last
+  contact, and whether a request would reach it now; its address is told to keys with the scope ``admin`` alone.
+- ``/metrics`` has ``mirror_lwm2m_devices``, ``mirror_lwm2m_registrations_total`` by outcome,
+  ``mirror_lwm2m_notifications_total``, ``mirror_lwm2m_failed_exchanges_total``; of the messages
+  ``mirror_coap_messages_total`` by direction and kind, ``mirror_coap_retransmissions_total``,
+  ``mirror_coap_unanswered_total``, ``mirror_coap_dropped_total``; of DTLS ``mirror_coap_sessions`` and
+  ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong key counts as failed after 20 s.
+- The log has one line a registration, also one that was refused, and one a request that failed.
+
 What is stored
 --------------
 
