@@ -49,8 +49,8 @@ _AFTER_ANSWER_SECONDS = 0.05
 _STORE_SECONDS = 60
 """How long a device waits until what it said is on disk; then it is told to come again."""
 
-_GROUP_SECONDS = 0.005
-"""Values that come sooner after those before are stored together: a thousand in groups of five take half the time."""
+_GROUP_SECONDS = 0.02
+"""Values that come sooner after those before are stored together: 2,000 a second take half the time."""
 
 _DISCOVERING_AT_ONCE = 64
 _SWEEP_SECONDS = 60

@@ -344,6 +344,22 @@ def test_a_burst_is_told_at_once_and_keeps_its_order(tmp_path: Path) -> None:
     play(tmp_path, script)
 
 
+def test_what_is_told_soon_after_a_value_is_stored_together_and_a_value_at_rest_at_once(tmp_path: Path) -> None:
+    async def script(world: World) -> None:
+        await world.register()
+        token = await world.observe()
+        assert world.notify(token, 2, "22")
+        await world.until(lambda: world.diary.values == ["22"])
+        assert world.notify(token, 3, "23")
+        for _ in range(3):  # turns of the loop
+            await asyncio.sleep(0)
+        assert world.notify(token, 4, "24")
+        await world.until(lambda: len(world.diary.values) == 3)
+        assert [len(group) for group in world.diary.of("observed")][-2:] == [1, 2]
+
+    play(tmp_path, script)
+
+
 def test_a_notification_tells_its_own_time_and_for_how_long_it_is_fresh(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         await world.register("sensor", "lwm2m=1.1")
