@@ -93,6 +93,8 @@ class RegisteredDevice:
             tokens=stored.tokens,
             heard_at=known.last_contact_at,
             is_known_address=False,
+            # A session of DTLS ended with the service, and devices begin the next one.
+            is_reachable=not stored.is_secure,
         )
 
     def to_store(self) -> StoredRegistration:

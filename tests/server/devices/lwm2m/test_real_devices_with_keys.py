@@ -70,3 +70,17 @@ def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(
     device_side.call(device.set_value, TEMPERATURE, 23.5)
     until(lambda: secured.observed(key)[-1] == (mine, "23.5"))
     assert secured.observed(key) == [(mine, "21.5"), (mine, "23.5")]
+
+
+def test_after_a_restart_nothing_would_reach_a_device_that_nobody_has_asked_yet(
+    secured: Any, device_side: DeviceSide
+) -> None:
+    key = secured.key()
+    device = device_side.device(key=new_key(secured))
+    device_side.run(device.register())
+    path = f"/v3/devices/{device_id(secured, key)}/connection"
+    until(lambda: secured.call(key, "GET", path).json["reachable"])
+    secured.restart()
+    assert not secured.call(key, "GET", path).json["reachable"]
+    device_side.run(device.wake(from_new_port=True))
+    until(lambda: secured.call(key, "GET", path).json["reachable"])
