@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from mirror_server.clock import SystemClock
 from mirror_server.devices.simulator.kinds import KINDS_BY_NAME
@@ -138,6 +139,11 @@ def main(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--server") from None
     _check(name, psk, count=count, is_secure=address.is_secure)
+    is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
+    if is_key_named and not address.is_secure:
+        raise click.UsageError(
+            "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
+        )
     wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")

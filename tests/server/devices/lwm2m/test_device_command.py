@@ -28,6 +28,7 @@ LIMIT_SECONDS = 60
         (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--count", "2"], "a key of its own"),
         (["--server", "coaps://127.0.0.1", "--psk", "00" * 17], "1 to 16 bytes"),
         (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--identity", "x" * 33], "1 to 32 bytes"),
+        (["--server", "coap://127.0.0.1", "--psk", "00ff"], "--psk is for coaps:// alone"),
         (["--server", "coap://127.0.0.1", "--format", "senml-json"], "add --version 1.1"),
         (["--server", "coap://127.0.0.1", "--name", "a\nb"], "printable characters"),
     ],
