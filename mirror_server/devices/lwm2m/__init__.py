@@ -34,7 +34,8 @@ each registers its own endpoint name alone. These work beside a running server::
     mirror-server devices rename my-sensor my-other-sensor
 
 A revoked device is out within a second. A renamed one may register under the new name alone, and in the mirror it is
-the same device with the same id. In plain CoAP nobody registers a name that has a key.
+the same device with the same id. In plain CoAP nobody registers a name that has a key; a name whose key was revoked is
+free there, and who takes it is that device to the mirror, so a server for devices with keys has no ``--coap``.
 
 A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
 readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``
@@ -56,7 +57,8 @@ The network
 - Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
   the ``sysctl`` that does.
 - What strangers may is bounded: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
-  ``--coap-registrations-per-minute`` of one address and port, so that devices behind one router are apart.
+  ``--coap-registrations-per-minute`` of one address and port, so that devices behind one router are apart. Devices that
+  left stay in the directory until ``mirror-server erase``: in plain CoAP strangers can fill it with names.
 
 Watching them
 -------------
