@@ -11,7 +11,7 @@ import { followDevice, noteValue, Plot, readHistory, valuesOf } from "./values.j
 
 const WORDS = {
   none: "", pending: "pending", success: "success", failure: "failure",
-  drift: "success, but differs", unconfirmed: "success, unconfirmed",
+  drift: "success, but differs", unconfirmed: "success, unconfirmed", unreported: "success, never reported",
 };
 const WHY = {
   failure: (wanted, last, { desired }) => ["The write of ", wanted, ` failed: ${whyOf(desired.category)}.`],
@@ -20,6 +20,9 @@ const WHY = {
     const older = isReportedSince(reported, desired) === null ? "may be older" : "is older";
     return ["The device took ", wanted, "; the last report, ", last, `, ${older}. A read confirms it.`];
   },
+  unreported: (wanted, last, { resource_path: path }) => [
+    "The device took ", wanted, ` and has never reported a value here.${mayBe("R", path) ? " A read confirms it." : ""}`,
+  ],
 };
 const SUBSCRIBED = {
   active: "This key is subscribed: it is told of each change.",
@@ -30,6 +33,7 @@ const SUBSCRIBED = {
 const CARRIERS = { coap: "CoAP", coaps: "CoAP with DTLS" };
 const LOOK_AGAIN_MILLISECONDS = 1000;
 const at = (id) => document.getElementById(id);
+const mayBe = (operation, path) => declaredFor(path)?.access.includes(operation) ?? true;
 const chosenDevice = () => fleet.devices.get(fleet.chosen);
 
 // What is opened: its path, its row, the parts of it, and what is known of the subscription.
@@ -164,7 +168,7 @@ function makePanel(path) {
 // What is typed into: a choice where there are two values, else a text.
 function prepareField({ path, parts }) {
   const declared = declaredFor(path);
-  const may = (operation) => !declared || declared.access.includes(operation);
+  const may = (operation) => mayBe(operation, path);
   parts.read.hidden = parts.subscribe.hidden = !may("R");
   parts.execute.hidden = !may("E");
   parts.write.hidden = !may("W");

@@ -8,7 +8,10 @@ const ROWS = 50;
 const DEVICES_AT_ONCE = 1000;
 const MOST_DEVICES = 20_000;
 const NDJSON = "application/x-ndjson";
-const MARKS = [["failure", "failed"], ["drift", "differ"], ["pending", "pending"], ["unconfirmed", "unconfirmed"]];
+const MARKS = [
+  ["failure", "failed"], ["drift", "differ"], ["pending", "pending"], ["unconfirmed", "unconfirmed"],
+  ["unreported", "never reported"],
+];
 const byName = new Intl.Collator(undefined, { numeric: true });
 
 const at = (id) => document.getElementById(id);
@@ -178,8 +181,8 @@ function sorted(devices) {
 
 // What differs for good counts before what may still come right.
 function driftOf(device) {
-  const { failure = 0, drift = 0, pending = 0, unconfirmed = 0 } = fleet.marks.get(device.id) ?? {};
-  return (failure + drift) * 1e6 + pending * 1e3 + unconfirmed;
+  const { failure = 0, drift = 0, pending = 0, unconfirmed = 0, unreported = 0 } = fleet.marks.get(device.id) ?? {};
+  return (failure + drift) * 1e6 + pending * 1e3 + unconfirmed + unreported * 1e-3;
 }
 
 export function sortBy(way) {

@@ -19,11 +19,13 @@ const WHY = {
   TIMEOUT: "the device did not answer in time; a read tells whether it acted",
 };
 
-// none, pending, success, failure, drift (success, but something else was reported since) or unconfirmed.
+// none, pending, success, failure, drift (success, but something else was reported since), unconfirmed (what was
+// reported is older than the success) or unreported (success, and nothing was ever reported).
 export function markOf({ desired, reported, resource_path }) {
   if (desired.status === undefined) return "none";
   if (desired.status !== 1) return STATUSES[desired.status];
-  if (reported.value === undefined || isSameValue(reported.value, desired.value, resource_path)) return "success";
+  if (reported.value === undefined) return "unreported";
+  if (isSameValue(reported.value, desired.value, resource_path)) return "success";
   return isReportedSince(reported, desired) ? "drift" : "unconfirmed";
 }
 
