@@ -147,7 +147,11 @@ class _RealDevices(Collector):
             "mirror_lwm2m_notifications",
             "Notifications of devices, those of no known observation apart.",
             "outcome",
-            {"taken": heard.notifications, "unknown": heard.unknown_notifications},
+            {
+                "taken": heard.notifications - heard.unreadable_notifications,
+                "unreadable": heard.unreadable_notifications,
+                "unknown": heard.unknown_notifications,
+            },
         )
         yield _messages(sent)
         yield _counter(

@@ -23,12 +23,16 @@ from mirror_server.store.snapshots import Page
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
+_LAST_AT: Instant = (datetime(9999, 12, 31, 23, 59, 59, 999_000) - _EPOCH_IN_UTC) // _MILLISECOND
 
 
 def timestamp(instant: Instant) -> str:
-    """RFC 3339 in UTC with milliseconds and ``Z``."""
+    """RFC 3339 in UTC with milliseconds and ``Z``; what comes after the year 9999, which ends it, is its last instant.
+
+    Lifetimes and freshness may be told in up to 2**32 seconds, and no such instant can be written.
+    """
     # A moment without a zone is written in little more than half the time: a device object has dozens of them.
-    return (_EPOCH_IN_UTC + instant * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
+    return (_EPOCH_IN_UTC + min(instant, _LAST_AT) * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
 
 
 def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:

@@ -70,7 +70,8 @@ Watching them
   ``mirror_coap_messages_total`` by direction and kind, ``mirror_coap_retransmissions_total``,
   ``mirror_coap_unanswered_total``, ``mirror_coap_dropped_total``; of DTLS ``mirror_coap_sessions`` and
   ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong key counts as failed after 20 s.
-- The log has one line a registration, also one that was refused, and one a request that failed.
+- The log has one line a registration, also one that was refused, and one a request that failed. Of refusals, and of
+  notifications without a value, it has 60 a minute at most: ``/metrics`` counts all of them.
 
 What is stored
 --------------

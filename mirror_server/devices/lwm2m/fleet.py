@@ -31,6 +31,7 @@ from mirror_server.devices.lwm2m.exchange import (
     Unreachable,
 )
 from mirror_server.devices.lwm2m.links import BadLinks, Links, read_links
+from mirror_server.devices.lwm2m.minutes import LimitedWarnings
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
@@ -68,6 +69,7 @@ class FleetCounts:
     """What happened since the start, besides :class:`~mirror_server.devices.lwm2m.registrar.RegistrationCounts`."""
 
     notifications: int = 0
+    unreadable_notifications: int = 0
     unknown_notifications: int = 0
     failed_exchanges: int = 0
 
@@ -112,6 +114,7 @@ class Fleet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
         self._handed_over_at = 0.0
+        self._valueless = LimitedWarnings(_log, clock, "notifications without a value")
         self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
 
     async def take_up(self) -> None:
@@ -378,7 +381,7 @@ class Fleet:
 
     def _end_observation(self, observed: Observed, response: Response) -> None:
         device, path = observed.device, observed.path
-        _log.warning("device %s ended the observation of %s with %s", device.device_id, path, response.code)
+        self._valueless.warn("device %s ended the observation of %s with %s", device.device_id, path, response.code)
         if observed.is_asked:
             self.observations.end(device, path)
             self._events.observation_ended(device.device_id, path)
@@ -388,7 +391,8 @@ class Fleet:
         try:
             told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
         except BadPayload as error:
-            _log.warning("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
+            self.counts.unreadable_notifications += 1
+            self._valueless.warn("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
         else:
             self._collect(device, told)
 

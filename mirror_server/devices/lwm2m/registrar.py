@@ -13,7 +13,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.instants import after_seconds
 from mirror_server.devices.link import (
     DeviceEvents,
     IntroducedResource,
@@ -24,6 +24,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.devices.lwm2m.exchange import Peer, Request, Response
 from mirror_server.devices.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
+from mirror_server.devices.lwm2m.minutes import MINUTE_SECONDS, LimitedWarnings, Minutes
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.registration import (
     RegistrationParameters,
@@ -43,12 +44,8 @@ _log = logging.getLogger(__name__)
 _LOCATION_BYTES = 12
 """In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
 
-_MINUTE_SECONDS = 60
 _MOST_ADDRESSES = 100_000
 """From as many addresses registrations are taken in a minute."""
-
-_REFUSALS_SHOWN = 60
-"""So many refusals of a minute have a line in the log: strangers may not fill the disk."""
 
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
@@ -116,8 +113,8 @@ class Registrar:
         # What a device says is taken one after the other, so that none is taken for two.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._lately_began_at: Instant = 0
-        self._refused_lately = 0
+        self._minutes = Minutes(clock)
+        self._refusals = LimitedWarnings(_log, clock, "refusals")
 
     async def register(self, peer: Peer, request: Request) -> Response:
         """Take a full registration: ``POST /rd``."""
@@ -186,20 +183,12 @@ class Registrar:
             self.counts.refused += 1
             # Of who comes too often each line would be one too many.
             if response.code != _TOO_MANY:
-                self._note_refusal(peer, response)
+                self._refusals.warn("registration from %s refused: %s", peer.address, shown(response))
         return response
-
-    def _note_refusal(self, peer: Peer, response: Response) -> None:
-        self._begin_minute()
-        self._refused_lately += 1
-        if self._refused_lately <= _REFUSALS_SHOWN:
-            _log.warning("registration from %s refused: %s", peer.address, shown(response))
-        if self._refused_lately == _REFUSALS_SHOWN:
-            _log.warning("further refusals of this minute are counted in /metrics alone")
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
         parameters = read_registration(request.query)
         await self._check_identity(peer, parameters.endpoint_name)
         links = self._read_links(request.payload)
@@ -384,19 +373,13 @@ class Registrar:
         return device
 
     def _may_register(self, peer: Peer) -> bool:
-        self._begin_minute()
+        if self._minutes.is_over():
+            self._lately.clear()
         # Who forges addresses has any number of them.
         if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
             return False
         self._lately[peer.address] += 1
         return self._lately[peer.address] <= self._limits.per_minute
-
-    def _begin_minute(self) -> None:
-        """Count anew when a minute is over, or the clock was set back."""
-        now = self._clock.now()
-        if not self._lately_began_at <= now < after_seconds(self._lately_began_at, _MINUTE_SECONDS):
-            self._lately.clear()
-            self._lately_began_at, self._refused_lately = now, 0
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
         """Over DTLS a device registers the name its key is for, and no other.

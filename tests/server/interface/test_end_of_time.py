@@ -8,7 +8,8 @@ import pytest
 
 from mirror_server.service.bench import CLOCK_ENDS_AT, CLOCK_SETTING
 from mirror_server.service.pacing import Pacing
-from mirror_server.store import settings
+from mirror_server.store import devices, settings
+from mirror_server.views import serialize
 
 DAY_SECONDS = 24 * 3600
 LAST = "9998-12-31T23:59:59.999Z"
@@ -52,6 +53,34 @@ def test_what_ends_after_the_clock_can_be_told(late):
         assert late.call(key, "GET", path).status_code == 200
     for accept in ("application/vnd.apache.arrow.stream", "application/x-ndjson"):
         assert late.call(key, "GET", "/v3/device-echo", headers={"Accept": accept}).get_data()
+
+
+@pytest.mark.parametrize(
+    ("instant", "written"),
+    [
+        (253_402_300_799_998, "9999-12-31T23:59:59.998Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "9999-12-31T23:59:59.999Z"),
+        (2**62, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_no_instant_is_written_after_the_last_one(instant, written):
+    assert serialize.timestamp(instant) == written
+
+
+def test_a_registration_that_outlives_the_year_9999_is_told(late):
+    key = late.key()
+    device_id = late.add_device(key, "sensor-1")
+
+    def live_long(session):
+        session.run("UPDATE devices SET lifetime_seconds = 4294967295")
+        devices.set_registered(session, device_id, registered=True, at=late.now)
+
+    late.services.database.write(live_long)
+    assert advance(late, key, 10 * DAY_SECONDS - 0.001).status_code == 200
+    found = late.call(key, "GET", f"/v3/devices/{device_id}/connection")
+    assert found.status_code == 200
+    assert found.json["registration_expires_at"] == "9999-12-31T23:59:59.999Z"
 
 
 def test_a_clock_that_passes_by_itself_stands_at_its_end(late, monkeypatch):

@@ -756,6 +756,27 @@ def test_refusals_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureF
     play(tmp_path, script)
 
 
+@pytest.mark.parametrize(("code", "unreadable"), [("2.05", 200), ("5.00", 0)])
+def test_notifications_without_a_value_do_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: str, unreadable: int
+) -> None:
+    async def script(world: World) -> None:
+        await world.register(payload=b'</3303/0/5700>;aobs="727"')
+        of_another = '[{"n": "/3304/0/5700", "v": 1}]'
+        token = (727).to_bytes(2, "big")
+        for _ in range(200):
+            assert world.notify(token, None, of_another, code=code, content_format=110)
+        assert world.fleet.counts.unreadable_notifications == unreadable
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 61
+        assert "/metrics" in lines[-1]
+        world.clock.advance(60_000)
+        assert world.notify(token, None, of_another, code=code, content_format=110)
+        assert TEMPERATURE in caplog.records[-1].getMessage()
+
+    play(tmp_path, script)
+
+
 def test_as_many_devices_are_registered_as_may_be(tmp_path: Path) -> None:
     async def script(world: World) -> None:
         location = await world.register("one")
