@@ -865,6 +865,10 @@ class MirrorClient:
     ) -> PythonValue | None:
         """The value a device has now, as a Python value.
 
+        Of an object instance (``/3303/0``), which real devices answer for as a whole, it is the ``bytes`` of the
+        answer; ``begin_read(...)`` and ``result()`` give their content type too, with which
+        :func:`mirror_sdk.values.decode_many` reads the value of each resource out of them.
+
         Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
 
         >>> client.read_value(station, "/3303/0/5700")

@@ -6,6 +6,7 @@
 
     mirror devices --state registered
     mirror write light-01 /3311/0/5851 40
+    mirror execute light-01 /3/0/4
     mirror --timeout 60 --max-retries 5 snapshot fleet.parquet
 
 ``--timeout`` and ``--max-retries`` in front of a command limit each of its calls, as those of a client do. The exit

@@ -20,7 +20,7 @@ from mirror_sdk.cli.output import Form, Row, form_options, show
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.resource import Resource
-from mirror_sdk.values import PythonValue, parse_value
+from mirror_sdk.values import PythonValue, Value, decode_many, parse_value
 from mirror_sdk.wire.paths import matches
 
 
@@ -69,26 +69,22 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 @expiry_option
 @form_options
 def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
-    """Ask a DEVICE for the value at PATH now.
+    """Ask a DEVICE for the value at PATH now; of an object instance, for the value of each resource it answers with.
 
     \b
       mirror read weather-station-01 /3303/0/5700
+      mirror read my-sensor /3303/0
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
-    if form is None:
+    found = decode_many(value.raw, value.content_type, path)
+    if form is None and found.keys() <= {path}:
         click.echo(str(value))
         return
-    is_plain = isinstance(value.python, str | int | float)
-    row = {
-        "device_id": request.device_id,
-        "path": path,
-        "kind": value.kind.value,
-        "value": value.python if is_plain else str(value),
-    }
-    show([row], list(row), form)
+    rows = [_value_row(request.device_id, each, one) for each, one in (found or {path: value}).items()]
+    show(rows, ["path", "value"] if form is None else list(rows[0]), form)
 
 
 @main.command(cls=ValueCommand)
@@ -115,6 +111,26 @@ def write(
         request = client.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only
         )
+        request.result(timeout)
+
+
+@main.command(cls=ValueCommand)
+@device_argument
+@path_argument
+@click.argument("argument", required=False)
+@timeout_option
+@expiry_option
+def execute(device: str, path: str, argument: str | None, timeout: float | None, expiry_seconds: int | None) -> None:
+    """Have a DEVICE execute the resource at PATH, with an ARGUMENT where it takes one; done when it has.
+
+    An ARGUMENT that begins with a dash and is no number goes behind two dashes.
+
+    \b
+      mirror execute light-01 /3/0/4
+      mirror execute my-sensor /3303/0/5605 0
+    """  # noqa: D301 - click wants the character, not its escape
+    with connect() as client:
+        request = client.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
         request.result(timeout)
 
 
@@ -190,6 +206,16 @@ def _typed(text: str, path: str) -> PythonValue:
         return parse_value(text, path)
     except ValueRefused as error:
         raise click.BadParameter(str(error), param_hint="VALUE") from None
+
+
+def _value_row(device_id: str, path: str, value: Value) -> Row:
+    is_plain = isinstance(value.python, str | int | float)
+    return {
+        "device_id": device_id,
+        "path": path,
+        "kind": value.kind.value,
+        "value": value.python if is_plain else str(value),
+    }
 
 
 def _status_word(resource: Resource) -> str | None:

@@ -10,7 +10,7 @@ import click
 from mirror_sdk._lazy_group import LazyGroup
 
 _MODULES = {
-    "mirror_sdk.cli.device_commands": ["devices", "get", "read", "requests", "rules", "subscribe", "write"],
+    "mirror_sdk.cli.device_commands": ["devices", "execute", "get", "read", "requests", "rules", "subscribe", "write"],
     "mirror_sdk.cli.fleet_commands": ["drift", "plan", "snapshot"],
     "mirror_sdk.cli.help_command": ["help"],
     "mirror_sdk.cli.lab_command": ["lab"],

@@ -1,0 +1,72 @@
+"""The ``mirror`` command and a real device: what the simulated ones cannot answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
+
+from click.testing import CliRunner, Result
+from ports import free_port
+from process_server import ServerProcess
+
+from mirror_sdk.cli import main
+from mirror_server.clock import SystemClock
+from mirror_server.devices.lwm2m_client.fleet import BackgroundFleet, DeviceOptions
+
+pytestmark = pytest.mark.process
+
+NAME, INSTANCE, REBOOT = "my-sensor", "/3303/0", "/3/0/4"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """What the device says."""
+    return []
+
+
+@pytest.fixture
+def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator[Run]:
+    port = free_port(socket.SOCK_DGRAM)
+    server = start_server("--coap", f"127.0.0.1:{port}")
+    runner = CliRunner(env={"API_HOST": server.url, "API_KEY": server.key()})
+
+    def run(*words: str, status: int = 0) -> Result:
+        result = runner.invoke(main, words)
+        assert result.exit_code == status, (result.output, result.exception)
+        return result
+
+    options = DeviceOptions(f"coap://127.0.0.1:{port}")
+    with BackgroundFleet(options, [(NAME, "thermometer")], SystemClock(), told.append):
+        yield run
+
+
+def test_of_an_object_instance_each_resource_is_shown(run: Run) -> None:
+    lines = [line.split() for line in run("read", NAME, INSTANCE).stdout.splitlines()]
+    values = dict(lines[1:])
+    assert lines[0] == ["path", "value"]
+    assert f"{INSTANCE}/5700" in values
+    assert values[f"{INSTANCE}/5700"] == run("read", NAME, f"{INSTANCE}/5700").stdout.strip()
+    assert values.items() == {row["path"]: row["value"] for row in csv_rows(run)}.items()
+    rows = json.loads(run("read", NAME, INSTANCE, "--json").stdout)
+    (temperature,) = [row for row in rows if row["path"] == f"{INSTANCE}/5700"]
+    assert (temperature["kind"], type(temperature["value"])) == ("number", float)
+
+
+def csv_rows(run: Run) -> list[dict[str, str]]:
+    return list(csv.DictReader(run("read", NAME, INSTANCE, "--csv").stdout.splitlines()))
+
+
+def test_a_resource_is_executed(run: Run, told: list[str]) -> None:
+    assert run("execute", NAME, REBOOT).stdout == ""
+    assert told[-1] == f"{NAME}: executed {REBOOT}"
+    run("execute", NAME, REBOOT, "5='now'")
+    assert told[-1] == f"{NAME}: executed {REBOOT} 5='now'"
+    run("execute", NAME, REBOOT, "--", "-now-")
+    assert told[-1] == f"{NAME}: executed {REBOOT} -now-"
