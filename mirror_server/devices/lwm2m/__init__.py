@@ -34,8 +34,10 @@ each registers its own endpoint name alone. These work beside a running server::
     mirror-server devices rename my-sensor my-other-sensor
 
 A revoked device is out within a second. A renamed one may register under the new name alone, and in the mirror it is
-the same device with the same id. In plain CoAP nobody registers a name that has a key; a name whose key was revoked is
-free there, and who takes it is that device to the mirror, so a server for devices with keys has no ``--coap``.
+the same device with the same id. Where there was a device of the new name already, the two stay two, and the
+registration by the old name takes no updates any more. In plain CoAP nobody registers a name that has a key, and who
+registered there before the key was made is refused (4.03) at its next update. A name whose key was revoked is free
+there, and who takes it is that device to the mirror, so a server for devices with keys has no ``--coap``.
 
 A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
 readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``

@@ -35,6 +35,7 @@ from mirror_server.devices.lwm2m.minutes import LimitedWarnings
 from mirror_server.devices.lwm2m.observations import Observations
 from mirror_server.devices.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.devices.lwm2m.registrar import Registrar, RegistrationLimits
+from mirror_server.devices.lwm2m.registration import RegistrationRefused
 from mirror_server.devices.lwm2m.registry import Observed, RegisteredDevice, Registry
 from mirror_server.store import registrations, resources
 from mirror_server.store.database import Database
@@ -207,9 +208,9 @@ class Fleet:
 
         Source: LwM2M core 1.1, 6.4.5.
         """
-        device = self.registry.of_peer(peer)
+        device = await self._sender(peer)
         now = self._clock.now()
-        if device is None or not device.is_registered(now):
+        if device is None:
             return Response("4.04", b"nothing is registered from here; register under /rd", 0)
         if request.content_format not in _SENML:
             return Response("4.15", b"send SenML, as JSON (110) or CBOR (112)", 0)
@@ -225,6 +226,18 @@ class Fleet:
             return Response("4.04", b"no resource of these is one that was registered", 0)
         self._collect(device, taken, is_unasked=True)
         return Response("2.04")
+
+    async def _sender(self, peer: Peer) -> RegisteredDevice | None:
+        """Which device a peer is; ``None`` where it is not registered, or might not register by that name any more."""
+        device = self.registry.of_peer(peer)
+        if device is None:
+            return None
+        try:
+            await self.registrar.check_device(peer, device)
+        except RegistrationRefused:
+            return None
+        is_current = self.registry.by_id(device.device_id) is device
+        return device if is_current and device.is_registered(self._clock.now()) else None
 
     async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         answer(await self._perform(device_id, command))

@@ -169,6 +169,14 @@ class Registrar:
             device.to_discover = tuple(path for path in device.to_discover if path not in discovered)
             await self._keep(device)
 
+    async def check_device(self, peer: Peer, device: RegisteredDevice) -> None:
+        """Check that a peer might register as a device that is registered: an operator may have changed names and keys.
+
+        Raises:
+            RegistrationRefused: It might not; what comes from it is not of that device.
+        """
+        await self._check_identity(peer, await asyncio.to_thread(self._name_of, device))
+
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
@@ -193,7 +201,7 @@ class Registrar:
         await self._check_identity(peer, parameters.endpoint_name)
         links = self._read_links(request.payload)
         async with self._lock(parameters.endpoint_name):
-            former = self._registry.by_name(parameters.endpoint_name)
+            former = await self._former(parameters.endpoint_name)
             if former is None and len(self._registry) >= self._limits.devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
             known = partial(self._known_by_name, parameters.endpoint_name)
@@ -211,6 +219,17 @@ class Registrar:
         )
         self._greet(device)
         return Response("2.01", location=("rd", device.location))
+
+    async def _former(self, endpoint_name: str) -> RegisteredDevice | None:
+        """Who is registered by a name now; not who had it before an operator gave it another one."""
+        device = self._registry.by_name(endpoint_name)
+        if device is None:
+            return None
+        name = await asyncio.to_thread(self._name_of, device)
+        if name == endpoint_name:
+            return device
+        self._registry.rename(device, name)
+        return None
 
     async def _store(
         self, peer: Peer, parameters: RegistrationParameters, structure: Structure, former: RegisteredDevice | None
@@ -283,6 +302,7 @@ class Registrar:
         device = self._device(peer, location)
         if device is None:
             return _unknown()
+        await self.check_device(peer, device)
         told = read_update(request.query)
         parameters = _parameters(device).updated(told)
         structure = await self._changed_structure(device, request.payload)
@@ -395,6 +415,12 @@ class Registrar:
     def _key_of(self, endpoint_name: str) -> device_keys.DeviceKey | None:
         with self._database.read() as session:
             return device_keys.find(session, endpoint_name)
+
+    def _name_of(self, device: RegisteredDevice) -> str:
+        """What a device is called in the directory; what it registered, where it is not there any more."""
+        with self._database.read() as session:
+            row = devices.find(session, device.device_id)
+        return device.endpoint_name if row is None else row.endpoint_name
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, most_links=self._limits.links)

@@ -212,10 +212,18 @@ class Registry:
         if self._by_id.get(device.device_id) is device:
             del self._by_id[device.device_id]
             del self._by_location[device.location]
-            del self._by_name[device.endpoint_name]
+            if self._by_name.get(device.endpoint_name) is device:
+                del self._by_name[device.endpoint_name]
             if self._by_identity.get(device.peer.identity or "") is device:
                 del self._by_identity[device.peer.identity or ""]
             self.leave_peer(device)
+
+    def rename(self, device: RegisteredDevice, endpoint_name: str) -> None:
+        """The device has another endpoint name from now on; who had that one is found by its id and location."""
+        if self._by_name.get(device.endpoint_name) is device:
+            del self._by_name[device.endpoint_name]
+        device.endpoint_name = endpoint_name
+        self._by_name[endpoint_name] = device
 
     def leave_peer(self, device: RegisteredDevice) -> None:
         """The device is not at its address any more."""

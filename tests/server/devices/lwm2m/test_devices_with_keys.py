@@ -115,6 +115,45 @@ def stored(site: Site, name: str) -> DeviceKey:
     return found
 
 
+def update(site: Site, device: Any) -> None:
+    """Update a registration whose session may have ended without the device knowing yet."""
+    try:
+        site.side.run(device.update())
+    except (NoAnswer, Unreachable):
+        site.side.run(device.update())
+
+
+def test_a_renamed_device_goes_on_with_its_registration_though_another_one_took_its_name(site):
+    device = site.device("old", key := site.key("old", "first"))
+    site.side.run(device.register())
+    (former,) = site.listed()
+    site.operate("rename", "old", "new")
+    until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    site.side.run(site.device("old", site.key("old", "second")).register())
+    update(site, device)
+    registry = site.services.real_devices._fleet.registry
+    assert registry.by_name("new") is registry.by_id(former.device_id)
+    # Whoever of the two ends its registration, ends its own alone.
+    site.side.run(device.deregister())
+    assert site.names() == {"old"}
+    assert registry.by_name("new") is None
+    assert registry.by_name("old").peer.identity == "second"
+    site.side.run(site.device("new", key).register())
+    assert site.names() == {"old", "new"}
+
+
+def test_after_a_rename_onto_a_device_the_registration_of_the_old_name_takes_no_updates(site):
+    site.side.run(site.device("new", site.key("new", "second")).register())
+    site.operate("revoke", "new")
+    device = site.device("old", key := site.key("old", "first"))
+    site.side.run(device.register())
+    site.operate("rename", "old", "new")
+    until(lambda: site.services.real_devices.endpoint.counts.sessions == 0)
+    with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
+        update(site, device)
+    site.side.run(site.device("new", key).register())
+
+
 def test_a_revoked_device_is_out_though_it_says_nothing(site):
     device = site.device("sensor", site.key("sensor"))
     site.side.run(device.register())

@@ -42,6 +42,7 @@ from mirror_server.devices.lwm2m.registry import RegisteredDevice
 from mirror_server.store import device_keys
 from mirror_server.store.database import Database
 from mirror_server.store.device_keys import DeviceKey
+from mirror_server.store.session import Session
 
 BEGIN_AT: Instant = 1_795_000_000_000
 HERE = Peer("192.0.2.1:40000")
@@ -811,6 +812,49 @@ def test_over_dtls_the_identity_says_who_it_is(tmp_path: Path) -> None:
         assert world.fleet.is_reachable("id-of-sensor")
         world.send(Read(TEMPERATURE))
         assert (await world.next()).peer == elsewhere
+
+    play(tmp_path, script)
+
+
+def test_what_the_identity_of_another_device_sends_is_not_of_the_former_one(tmp_path: Path) -> None:
+    mine = Peer(HERE.address, is_secure=True, identity="identity")
+
+    async def script(world: World) -> None:
+        def hand_on(session: Session) -> None:
+            device_keys.delete(session, "sensor")
+            device_keys.insert(session, DeviceKey("other", "identity", b"another", 0))
+
+        async def send() -> str:
+            request = Request("POST", "/dp", (), b'[{"n": "/3303/0/5700", "v": 1}]', 110)
+            return (await world.fleet.answer(mine, request)).payload.decode()
+
+        world.database.write(lambda session: device_keys.insert(session, DeviceKey("sensor", "identity", b"one", 0)))
+        location = await world.register(peer=mine)
+        assert "no resource of these" in await send()
+        world.database.write(hand_on)
+        assert "nothing is registered from here" in await send()
+        assert (await world.post(location, payload=b"", peer=mine)).code == "4.03"
+        await world.register("other", peer=mine)
+        assert "no resource of these" in await send()
+
+    play(tmp_path, script)
+
+
+def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(tmp_path: Path) -> None:
+    senml = b'[{"n": "/3303/0/5700", "v": 1}]'
+
+    async def script(world: World) -> None:
+        location = await world.register()
+        assert (await world.post(location, payload=b"")).code == "2.04"
+        key = DeviceKey("sensor", "identity", b"secret", 0)
+        world.database.write(lambda session: device_keys.insert(session, key))
+        for _ in range(2):
+            refused = await world.post(location, payload=b"")
+            assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
+        assert len(world.diary.of("updated")) == 1
+        assert (await world.fleet.answer(HERE, Request("POST", "/dp", (), senml, 110))).code == "4.04"
+        world.database.write(lambda session: device_keys.delete(session, "sensor"))
+        assert (await world.post(location, payload=b"")).code == "2.04"
 
     play(tmp_path, script)
 
