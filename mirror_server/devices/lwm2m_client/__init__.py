@@ -10,8 +10,8 @@ autoconf and automake. Two shells, and a thermometer is in the mirror::
 The device measures by the models of the simulated devices: with the same ``--seed`` and name it measures the same. It
 updates its registration after half its lifetime, registers anew where the server does not know it any more, and tries
 again with growing pauses (5 to 300 s) where it gets no answer. Ctrl-C deregisters. With ``--queue`` it sleeps 93 s
-after its last message, and comes back every 15 minutes. ``--count 20 --kind mixed`` makes 20 devices of all kinds in
-one process.
+after its last message, and comes back every 15 minutes, at times of its own: its first sleep may be shorter.
+``--count 20 --kind mixed`` makes 20 devices of all kinds in one process.
 
 With DTLS it proves itself with a key, which the mirror prints once::
 

@@ -62,7 +62,10 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     help="How many devices to be: NAME-01, NAME-02 and so on, each with a socket of its own.",
 )
 @click.option(
-    "--queue", is_flag=True, help="Sleep 93 s after the last message, and make contact every 15 minutes (queue mode)."
+    "--queue",
+    is_flag=True,
+    help="Sleep 93 s after the last message, and make contact every 15 minutes, at times of its own, so that the first"
+    " contact may come sooner (queue mode).",
 )
 @click.option(
     "--psk",
@@ -165,6 +168,10 @@ def main(
     kinds = list(KINDS_BY_NAME) if kind == _MIXED else [kind]
     if follows_stdin:
         stop_with_stdin()
+    else:
+        # For people: a program behind it, such as a notebook, would show it among what it prints itself.
+        told = name if count == 1 else f"{names[0]} to {names[-1]}"
+        click.echo(f"{told}: registering with {address}", err=True)
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
 
 

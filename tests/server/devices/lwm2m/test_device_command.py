@@ -56,6 +56,7 @@ def test_the_help_needs_no_extra() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
     )
     assert "--queue" in ended.stdout
+    assert "the first contact may come sooner" in " ".join(ended.stdout.split())
 
 
 def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:
@@ -86,13 +87,25 @@ def test_nobody_listens() -> None:
     with _start(port) as process:
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == 1
-        assert told == f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
+        assert told == (
+            f"probe: registering with coap://127.0.0.1:{port}\n"
+            f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
+        )
+
+
+def test_what_several_devices_begin_is_one_line(server: socket.socket) -> None:
+    with _start(server, "--count", "3") as process:
+        begun = process.stdout.readline()
+        process.terminate()
+        process.communicate(timeout=LIMIT_SECONDS)
+    assert begun == f"probe-01 to probe-03: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
 
 
 def test_a_refused_registration_ends_it_with_code_and_cure(server: socket.socket) -> None:
     with _start(server) as process:
         request, peer = server.recvfrom(2000)
         server.sendto(b"\x64\x83" + request[2:8], peer)
+        assert process.stdout.readline().startswith("probe: registering with ")
         told, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == 1
         assert told.startswith("Error: the server refused the registration with 4.03: it does not let this device in")
@@ -101,6 +114,8 @@ def test_a_refused_registration_ends_it_with_code_and_cure(server: socket.socket
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_registers_answers_and_deregisters_at_the_end(server: socket.socket, number: int) -> None:
     with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
+        # Before anything was answered.
+        assert process.stdout.readline() == f"probe: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
         request, peer = server.recvfrom(2000)
         assert request[1] == 2
         assert b"ep=probe" in request
