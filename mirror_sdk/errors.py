@@ -28,7 +28,9 @@ Exceptions::
       + DeviceRequestFailed
         x RequestExpired
         x ResourceNotFound
-        x WriteRejected
+        + WriteRejected
+          x ReadRejected
+          x ExecuteRejected
         x DeviceUnavailable
 
 Those with a ``+`` have kinds of their own. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too:
@@ -52,6 +54,7 @@ An access key is in no message and in no attribute of any of them.
 from __future__ import annotations
 
 from mirror_sdk._visible import visible_line
+from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.errors import ErrorBody, FieldError
 
 
@@ -206,17 +209,23 @@ class DeviceRequestFailed(MirrorError):
         device_id: The device that was asked.
         path: The resource path that was asked for.
         async_id: What the request and its async response have in common.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` where that is not known.
         hint: What can be done about it.
     """
 
-    def __init__(self, category: str, status: int, device_id: str, path: str, async_id: str) -> None:
-        super().__init__(category, status, device_id, path, async_id)
+    def __init__(
+        self, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
+    ) -> None:
+        super().__init__(category, status, device_id, path, async_id, method)
         self.category = category
         self.status = status
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
-        self.hint: str = CATEGORY_HINTS.get(category, "ask the operator of the device what this category means")
+        self.method = method
+        self.hint: str = _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(
+            category, "ask the operator of the device what this category means"
+        )
 
     def __str__(self) -> str:
         return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
@@ -231,7 +240,18 @@ class ResourceNotFound(DeviceRequestFailed, UnknownResource):
 
 
 class WriteRejected(DeviceRequestFailed):
-    """The device refused: the resource is not writeable, or the value is none it takes."""
+    """The device refused: the resource is not writeable, or the value is none it takes.
+
+    A read or an execution that a device refused is one too, by the name all refusals once had.
+    """
+
+
+class ReadRejected(WriteRejected):
+    """The device refused to be read: the resource is executable or write-only, or it cannot answer as was wished."""
+
+
+class ExecuteRejected(WriteRejected):
+    """The device refused to execute: the resource is none to be executed, or the argument is none it takes."""
 
 
 class DeviceUnavailable(DeviceRequestFailed):
@@ -274,7 +294,21 @@ CATEGORY_HINTS = {
     "NOT_CONNECTED": "the device cannot be reached; ask again later",
     "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
 }
-"""What can be done about each category of a failed device request."""
+"""What can be done about each category of a failed device request, in the words of a write."""
+
+_OTHER_HINTS: dict[tuple[str, Method | None], str] = {
+    ("METHOD_NOT_ALLOWED", "GET"): "the resource cannot be read; it may be executable or write-only",
+    ("METHOD_NOT_ALLOWED", "POST"): "the resource cannot be executed; it may be one to be read or written",
+    ("BAD_VALUE", "GET"): "the device does not understand the request",
+    ("BAD_VALUE", "POST"): "the device does not take this argument",
+    ("TOO_LARGE", "GET"): "the answer is too large for the device; read less at once",
+    ("TOO_LARGE", "POST"): "the argument is too large for the device",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device does not answer in this content type; give another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device takes no argument in text",
+    ("TIMEOUT", "GET"): "the device did not answer in time; ask again later",
+    ("TIMEOUT", "POST"): "the device did not answer in time; whether it acted is not known",
+}
+"""The same of reads and executions, where the words of a write do not fit."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
 
@@ -303,6 +337,8 @@ _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "TIMEOUT": DeviceUnavailable,
 }
 
+_REJECTED: dict[Method | None, type[WriteRejected]] = {"GET": ReadRejected, "POST": ExecuteRejected}
+
 UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
 """Categories of failures after which nobody knows whether the device acted."""
 
@@ -316,8 +352,10 @@ def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = 
 
 
 def device_request_failed(
-    *, category: str, status: int, device_id: str, path: str, async_id: str
+    *, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
 ) -> DeviceRequestFailed:
     """The error of an async response with this category; one without a class is a plain ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
-    return kind(category, status, device_id, path, async_id)
+    if kind is WriteRejected:
+        kind = _REJECTED.get(method, WriteRejected)
+    return kind(category, status, device_id, path, async_id, method)

@@ -120,6 +120,7 @@ class PlacedRequest(JsonForm):
             device_id=self.device_id,
             path=self.path,
             async_id=self.async_id,
+            method=self.method,
         )
 
     def read_value(self, answer: AsyncResponse) -> Value:

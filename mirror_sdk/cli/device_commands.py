@@ -127,7 +127,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 
     \b
       mirror execute light-01 /3/0/4
-      mirror execute my-sensor /3303/0/5605 0
+      mirror execute my-device /33000/0/1 "0='fast'"
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         request = client.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -22,6 +23,16 @@ _ENDED_BY_CTRL_C = {"lab", "watch"}
 _WHERE_IT_WAITS = (
     "'mirror requests' shows whether it waits, 'mirror devices --connections' whether the device can be reached"
 )
+
+
+_OF_THE_SHELL = [
+    (r"\ballow_read_only=True", "--allow-read-only"),
+    (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
+    (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
+    (r"\bGET /v3/devices lists", "'mirror devices' lists"),
+    (r"\blist_resources\(device_id\) shows", "'mirror get DEVICE' shows"),
+]
+"""What errors name for programs, and what it is here."""
 
 
 class _NoAnswer(click.ClickException):
@@ -67,12 +78,18 @@ def _told(error: Exception) -> click.ClickException | None:
     if isinstance(error, CallTimeout):
         return _NoAnswer(str(error))
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
-        return click.ClickException(str(error))
+        return click.ClickException(_in_words_of_the_shell(str(error)))
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         encoding = sys.getfilesystemencoding()
         cure = "write it in that" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
         return click.ClickException(f"{error.object!a} is no text in {encoding}, the encoding of words here; {cure}")
     return None
+
+
+def _in_words_of_the_shell(told: str) -> str:
+    for of_programs, here in _OF_THE_SHELL:
+        told = re.sub(of_programs, here, told)
+    return told
 
 
 @click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ import pytest
 from click.testing import CliRunner, Result
 from process_server import Application, ServerProcess, child_environment
 
+from mirror_sdk import MirrorClient
 from mirror_sdk.cli import main
+from mirror_sdk.errors import CATEGORY_HINTS, device_request_failed
 from mirror_sdk.frames import read_parquet
 
 pytestmark = pytest.mark.process
@@ -111,8 +114,26 @@ def test_a_refused_write_is_one_line_and_status_1(run: Run, light: str) -> None:
 
 def test_a_write_to_what_is_declared_read_only_is_not_sent(run: Run, light: str) -> None:
     result = run("write", light, TEMPERATURE, "1", status=1)
-    assert "declared read-only" in result.stderr
+    assert result.stderr.endswith("if this device takes it all the same, give --allow-read-only\n")
     assert json.loads(run("requests", "--json").stdout) == []
+
+
+def test_what_else_is_refused_is_told_in_its_own_words(run: Run, light: str) -> None:
+    assert "the resource cannot be executed" in run("execute", light, TEMPERATURE, status=1).stderr
+    assert f"; 'mirror get {light}' lists those it has" in run("read", light, "/3303/0/5601", status=1).stderr
+    assert "'mirror devices' lists the known ones" in run("get", "0" * 32, status=1).stderr
+
+
+@pytest.mark.parametrize("category", CATEGORY_HINTS)
+def test_no_failure_of_a_device_names_what_the_shell_has_not(category: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise device_request_failed(category=category, status=400, device_id="d", path=LEVEL, async_id="a")
+
+    monkeypatch.setattr(MirrorClient, "from_env", fail)
+    told = CliRunner().invoke(main, ["read", "d", LEVEL])
+    assert told.exit_code == 1
+    assert category in told.stderr
+    assert not re.search(r"\w\(|(?<!-)\b(expiry_seconds|list_resources|allow_read_only)", told.stderr)
 
 
 def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:

@@ -24,9 +24,11 @@ from mirror_sdk import (
     DeviceUnavailable,
     Event,
     EventKind,
+    ExecuteRejected,
     LimitExceeded,
     MirrorClient,
     NotFound,
+    ReadRejected,
     RequestExpired,
     ValueKind,
     ValueRefused,
@@ -105,8 +107,14 @@ def test_a_write_brings_no_value(client, device_id):
 def test_a_resource_is_executed(client, device_id):
     client.execute(device_id, REBOOT)
     client.execute(device_id, REBOOT, "0='now'")
-    with pytest.raises(WriteRejected):
+    with pytest.raises(ExecuteRejected, match="cannot be executed") as refused:
         client.execute(device_id, TEMPERATURE)
+    assert isinstance(refused.value, WriteRejected)
+
+
+def test_what_is_to_be_executed_cannot_be_read(client, device_id):
+    with pytest.raises(ReadRejected, match="cannot be read; it may be executable"):
+        client.read_value(device_id, REBOOT)
 
 
 def test_a_handle_tells_what_was_asked_and_when(client, device_id):

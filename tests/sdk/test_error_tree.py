@@ -93,6 +93,34 @@ def test_each_category_has_its_class_and_unknown_ones_are_kept(category, kind):
     assert error.hint in str(error)
 
 
+@pytest.mark.parametrize(
+    ("method", "kind", "words"),
+    [
+        ("GET", errors.ReadRejected, "the resource cannot be read"),
+        ("PUT", WriteRejected, "it may be read-only"),
+        ("POST", errors.ExecuteRejected, "the resource cannot be executed"),
+        (None, WriteRejected, "it may be read-only"),
+    ],
+)
+def test_a_refusal_is_told_in_words_of_the_request(method, kind, words):
+    error = device_request_failed(
+        category="METHOD_NOT_ALLOWED", status=400, device_id="d", path="/3/0/0", async_id="a", method=method
+    )
+    assert type(error) is kind
+    assert error.method == method
+    assert words in str(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), vars(copy)) == (kind, vars(error))
+
+
+def test_what_is_no_refusal_keeps_its_class_and_is_told_in_words_of_the_request():
+    error = device_request_failed(
+        category="TIMEOUT", status=504, device_id="d", path="/3/0/0", async_id="a", method="GET"
+    )
+    assert type(error) is DeviceUnavailable
+    assert "ask again later" in str(error)
+
+
 def test_an_api_error_carries_all_the_service_said():
     fields = [FieldError(name="hold", message="must be a number")]
     body = ErrorBody(
