@@ -25,7 +25,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.statistics import measure
 
 if TYPE_CHECKING:
-    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink
+    from mirror_server.devices.lwm2m.lwm2m import LwM2MLink, Statistics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -129,47 +129,59 @@ class _RealDevices(Collector):
         found = self._link.statistics()
         if found is None:
             return
-        told, heard, sent = found.registrations, found.exchanges, found.messages
-        yield GaugeMetricFamily("mirror_lwm2m_devices", "Real devices that are registered.", found.devices)
-        yield GaugeMetricFamily("mirror_coap_sessions", "DTLS sessions that are open.", sent.sessions)
-        yield _counter(
-            "mirror_lwm2m_registrations",
-            "What came of what devices sent to register.",
-            "outcome",
-            {
-                "registered": told.registrations,
-                "updated": told.updates,
-                "deregistered": told.deregistrations,
-                "refused": told.refused,
-            },
-        )
-        yield _counter(
-            "mirror_lwm2m_notifications",
-            "Notifications of devices, those of no known observation apart.",
-            "outcome",
-            {
-                "taken": heard.notifications - heard.unreadable_notifications,
-                "unreadable": heard.unreadable_notifications,
-                "unknown": heard.unknown_notifications,
-            },
-        )
-        yield _messages(sent)
-        yield _counter(
-            "mirror_coap_handshakes",
-            "DTLS handshakes.",
-            "outcome",
-            {"done": sent.handshakes, "failed": sent.handshake_failures},
-        )
-        for name, meaning, count in (
-            ("mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", heard.failed_exchanges),
-            ("mirror_coap_retransmissions", "CoAP messages that were sent again.", sent.retransmissions),
-            ("mirror_coap_duplicates", "CoAP messages that came again.", sent.duplicates),
-            ("mirror_coap_unanswered", "Requests that were given up.", sent.unanswered),
-            ("mirror_coap_unreachable", "Messages that an address did not take.", sent.unreachable),
-            ("mirror_coap_refused", "Requests refused before anybody looked at them.", sent.refused),
-            ("mirror_coap_dropped", "Datagrams that led to nothing.", sent.dropped),
-        ):
-            yield CounterMetricFamily(name, meaning, count)
+        yield from _spoken(found)
+        yield from _carried(found.messages)
+
+
+def _spoken(found: Statistics) -> Iterator[Metric]:
+    """What devices and the mirror say to each other, by LwM2M."""
+    told, heard = found.registrations, found.exchanges
+    yield GaugeMetricFamily("mirror_lwm2m_devices", "Real devices that are registered.", found.devices)
+    yield _counter(
+        "mirror_lwm2m_registrations",
+        "What came of what devices sent to register.",
+        "outcome",
+        {
+            "registered": told.registrations,
+            "updated": told.updates,
+            "deregistered": told.deregistrations,
+            "refused": told.refused,
+        },
+    )
+    yield _counter(
+        "mirror_lwm2m_notifications",
+        "Notifications of devices, those that cannot be read and those of no known observation apart.",
+        "outcome",
+        {
+            "taken": heard.notifications - heard.unreadable_notifications,
+            "unreadable": heard.unreadable_notifications,
+            "unknown": heard.unknown_notifications,
+        },
+    )
+    yield CounterMetricFamily(
+        "mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", heard.failed_exchanges
+    )
+
+
+def _carried(sent: Counts) -> Iterator[Metric]:
+    """What carries it: CoAP and DTLS."""
+    yield GaugeMetricFamily("mirror_coap_sessions", "DTLS sessions that are open.", sent.sessions)
+    yield _messages(sent)
+    yield _counter(
+        "mirror_coap_handshakes",
+        "DTLS handshakes.",
+        "outcome",
+        {"done": sent.handshakes, "failed": sent.handshake_failures},
+    )
+    for name, meaning, count in (
+        ("mirror_coap_retransmissions", "CoAP messages that were sent again.", sent.retransmissions),
+        ("mirror_coap_duplicates", "CoAP messages that came again.", sent.duplicates),
+        ("mirror_coap_unanswered", "Requests that were given up.", sent.unanswered),
+        ("mirror_coap_unreachable", "Messages that an address did not take.", sent.unreachable),
+        ("mirror_coap_refused", "Requests refused before anybody looked at them.", sent.refused),
+        ("mirror_coap_dropped", "Datagrams that led to nothing.", sent.dropped),
+    ):
+        yield CounterMetricFamily(name, meaning, count)
 
 
 def _messages(counts: Counts) -> CounterMetricFamily:

@@ -75,13 +75,7 @@ class Services:
             self._leadership = _leadership(settings, self.database)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        self.log = NotificationLog(
-            self.database,
-            self.clock,
-            most_bytes=settings.keep_log_bytes,
-            is_shared=self._leadership is not None,
-            is_leader=self.is_leader,
-        )
+        self.log = self._make_log()
         self.polls = PlainPolls(self.database, self.log, is_alive=self._is_alive)
         self.webhooks = Webhooks(
             database=self.database,
@@ -89,54 +83,25 @@ class Services:
             log=self.log,
             policy=AddressPolicy(settings.callback_networks),
         )
-        self.commands = CommandService(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            wake=self._wake,
-            expiry_due=self._command_expires,
-            under_way=self._under_way,
-            values_of=_values_of,
-        )
+        self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
             database=self.database, clock=self.clock, log=self.log, wake=self._wake, ask_again=self._contact
         )
-        self.devices = DeviceService(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            commands=self.commands,
-            subscriptions=self.subscriptions,
-            contact=self._contact,
-            expiry_due=self._registration_expires,
-        )
+        self.devices = self._make_devices()
         self.readiness = Readiness(self.database)
         self.snapshots = SnapshotService(self.database, self.clock, settings.poll_share)
-        self._housekeeping = Housekeeping(
-            database=self.database,
-            clock=self.clock,
-            expire_commands=self.commands.expire,
-            expire_registrations=self.devices.expire_registrations,
-            delete_devices=self.devices.delete_silent_since,
-            keep_log_seconds=settings.keep_log_seconds,
-        )
+        self._housekeeping = self._make_housekeeping()
         self._simulator = Simulator(
             events=self.devices, store=StoredSimulation(self.database), clock=self.clock, seed=settings.seed
         )
-        self.real_devices = self._real_devices()
+        self.real_devices = self._make_real_devices()
         self.metrics = Metrics(self.database, self.log, self.is_leader, self.real_devices)
         links = DeviceLinks(self._simulator, self.real_devices)
         self.connections = ConnectionService(self.devices, links)
-        self.bench = self._bench()
+        self.bench = self._make_bench()
         self.forwarder = None if self._leadership is None else Forwarder(self.database, self.clock, self.is_leader)
         self._pacing = None if self.bench is None else Pacing(self.bench, settings.pace)
-        self._dispatcher = Dispatcher(
-            database=self.database,
-            clock=self.clock,
-            link=links,
-            finish=self._finish,
-            answer_timeout_seconds=settings.answer_timeout_seconds,
-        )
+        self._dispatcher = self._make_dispatcher(links)
 
     def start(self) -> None:
         """Begin, and lead unless another process does.
@@ -269,7 +234,57 @@ class Services:
 
         return self.database.insist(work)
 
-    def _real_devices(self) -> LwM2MLink | None:
+    def _make_log(self) -> NotificationLog:
+        return NotificationLog(
+            self.database,
+            self.clock,
+            most_bytes=self.settings.keep_log_bytes,
+            is_shared=self._leadership is not None,
+            is_leader=self.is_leader,
+        )
+
+    def _make_commands(self) -> CommandService:
+        return CommandService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            wake=self._wake,
+            expiry_due=self._command_expires,
+            under_way=self._under_way,
+            values_of=_values_of,
+        )
+
+    def _make_devices(self) -> DeviceService:
+        return DeviceService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            commands=self.commands,
+            subscriptions=self.subscriptions,
+            contact=self._contact,
+            expiry_due=self._registration_expires,
+        )
+
+    def _make_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            database=self.database,
+            clock=self.clock,
+            expire_commands=self.commands.expire,
+            expire_registrations=self.devices.expire_registrations,
+            delete_devices=self.devices.delete_silent_since,
+            keep_log_seconds=self.settings.keep_log_seconds,
+        )
+
+    def _make_dispatcher(self, links: DeviceLinks) -> Dispatcher:
+        return Dispatcher(
+            database=self.database,
+            clock=self.clock,
+            link=links,
+            finish=self._finish,
+            answer_timeout_seconds=self.settings.answer_timeout_seconds,
+        )
+
+    def _make_real_devices(self) -> LwM2MLink | None:
         settings = self.settings
         if settings.coap is None and settings.coaps is None:
             return None
@@ -292,7 +307,7 @@ class Services:
             ),
         )
 
-    def _bench(self) -> Bench | None:
+    def _make_bench(self) -> Bench | None:
         if self.settings.simulate is None:
             return None
         return Bench(simulator=self._simulator, clock=self.clock, database=self.database)
