@@ -88,10 +88,10 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
             finally:
                 # However it ended, what was sent has to be known.
                 result = made.result
-                show(tables.ledger_rows(frame, result), tables.LEDGER_COLUMNS, form)
+                show(tables.ledger_rows(frame, result, form), tables.LEDGER_COLUMNS, form)
             ended_well = ended_well and bool(result["status"].eq("success").all())
         else:
-            show(tables.plan_rows(frame), tables.PLAN_COLUMNS, form)
+            show(tables.plan_rows(frame, form), tables.PLAN_COLUMNS, form)
     click.echo(repr(made), err=True)
     if not ended_well:
         sys.exit(_NOT_ALL)
@@ -118,7 +118,7 @@ def drift(paths: Sequence[str], tolerance: float, unconfirmed: bool, check: bool
     with connect() as client:
         state = client.snapshot(paths=list(paths) or None)
     found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed)
-    show(tables.drift_rows(found, state), tables.DRIFT_COLUMNS, form)
+    show(tables.drift_rows(found, state, form), tables.DRIFT_COLUMNS, form)
     if check and not found.empty:
         sys.exit(_DRIFTS)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from mirror_sdk._visible import shown_names, without_formula
-from mirror_sdk.cli.output import Row
+from mirror_sdk.cli.output import Form, Row
 from mirror_sdk.frames import value_column
 from mirror_sdk.frames.requests import RequestStatus
+from mirror_sdk.frames.state import ValueOf
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values import written
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
@@ -19,32 +23,32 @@ LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency"]
 _NOT_SENT = "not sent"
 
 
-def drift_rows(found: pd.DataFrame, state: pd.DataFrame) -> Iterator[Row]:
+def drift_rows(found: pd.DataFrame, state: pd.DataFrame, form: Form) -> Iterator[Row]:
     """The rows of a drift table, with the names of the state table it was made from."""
     names = _names(state)
-    values = zip(value_column(found, "desired"), value_column(found, "reported"), strict=True)
+    values = zip(_values(found, "desired", form), _values(found, "reported", form), strict=True)
     for (_, row), (desired, reported) in zip(found.iterrows(), values, strict=True):
         yield {
             "device": names[row["device_id"]],
             "path": row["path"],
-            "desired": _plain(desired),
-            "reported": _plain(reported),
+            "desired": desired,
+            "reported": reported,
             "kind": row["kind"],
             "since": _plain(row["since"]),
             "age": _plain(row["age"]),
         }
 
 
-def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
+def plan_rows(frame: pd.DataFrame, form: Form) -> Iterator[Row]:
     """The rows of a plan table."""
-    values = zip(value_column(frame, "current"), value_column(frame, "wanted"), strict=True)
+    values = zip(_values(frame, "current", form), _values(frame, "wanted", form), strict=True)
     names = _names(frame)
     for (_, row), (current, wanted) in zip(frame.iterrows(), values, strict=True):
         yield {
             "device": names[row["device_id"]],
             "path": row["path"],
-            "current": _plain(current),
-            "wanted": _plain(wanted),
+            "current": current,
+            "wanted": wanted,
             "decision": row["decision"],
             "check": row["check"],
             "expiry_seconds": _plain(row["expiry_seconds"]),
@@ -53,14 +57,14 @@ def plan_rows(frame: pd.DataFrame) -> Iterator[Row]:
         }
 
 
-def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame) -> Iterator[Row]:
+def ledger_rows(planned: pd.DataFrame, result: pd.DataFrame, form: Form) -> Iterator[Row]:
     """The rows of the requests table of a plan that is over, with the names of the plan."""
     names = _names(planned)
-    for (_, row), asked in zip(result.iterrows(), value_column(result, "asked"), strict=True):
+    for (_, row), asked in zip(result.iterrows(), _values(result, "asked", form), strict=True):
         yield {
             "device": names[row["device_id"]],
             "path": row["path"],
-            "asked": _plain(asked),
+            "asked": asked,
             # The table is of what has ended: nothing waits to be sent any more.
             "status": _NOT_SENT if row["status"] == RequestStatus.QUEUED.value else row["status"],
             "category": _plain(row["category"]),
@@ -90,6 +94,19 @@ def write_csv(frame: pd.DataFrame, file: Path) -> None:
 
 def _cell(value: object) -> object:
     return without_formula(value) if isinstance(value, str) else value
+
+
+def _values(frame: pd.DataFrame, of: ValueOf, form: Form) -> list[object]:
+    """The values of a table; as ``mirror get`` writes them where it is no JSON, which has types of its own."""
+    typed = [_typed(_plain(value), path) for value, path in zip(value_column(frame, of), frame["path"], strict=True)]
+    return typed if form == "json" else [None if value is None else written(value) for value in typed]
+
+
+def _typed(value: Any, path: str) -> Any:
+    # The column of numbers is one of floats, also of what is declared a whole number.
+    definition = lookup(path)
+    is_whole = definition is not None and definition.type is ResourceType.INTEGER
+    return int(value) if is_whole and isinstance(value, float) and value.is_integer() else value
 
 
 def _plain(value: object) -> object:

@@ -26,7 +26,7 @@ from mirror_sdk.frames import read_parquet
 
 pytestmark = pytest.mark.process
 
-LEVEL, TEMPERATURE = "/3311/0/5851", "/3303/0/5700"
+LEVEL, TEMPERATURE, SWITCH = "/3311/0/5851", "/3303/0/5700", "/3311/0/5850"
 Run = Callable[..., Result]
 
 
@@ -215,6 +215,32 @@ def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, l
     run("drift", "--check", "--path", "/3311/*", status=1)
     run("drift", "--check", "--path", "/9/*")
     assert "reverted" in run("drift").stdout
+
+
+def test_drift_and_plans_show_values_in_the_form_of_get(run: Run, application: Application, tmp_path: Path) -> None:
+    name = f"form-{os.urandom(4).hex()}"
+    values = {LEVEL: ("10", "40", "20"), SWITCH: ("0", "1", "0")}
+    device = application.add_device(
+        name, *({"path": path, "value": old, "writable": True} for path, (old, _, _) in values.items())
+    )
+    wanted = tmp_path / "wanted.csv"
+    wanted.write_text("device,path,value\n" + "".join(f"{name},{path},{new}\n" for path, (_, new, _) in values.items()))
+    run("plan", str(wanted), "--apply")
+    for path, (_, _, other) in values.items():
+        application.http.put(f"/sim/v1/devices/{device}/resources{path}", json={"value": other})
+        run("read", name, path)
+    got = {row["path"]: (row["desired"], row["reported"]) for row in json.loads(run("get", name, "--json").stdout)}
+    assert {path: got[path] for path in values} == {LEVEL: ("40", "20"), SWITCH: ("true", "false")}
+    rows = [row for row in csv.DictReader(run("drift", "--csv").stdout.splitlines()) if row["device"] == name]
+    assert {row["path"]: (row["desired"], row["reported"]) for row in rows} == {path: got[path] for path in values}
+    (switched,) = [line for line in run("drift").stdout.splitlines() if name in line and SWITCH in line]
+    assert switched.split()[2:4] == ["true", "false"]
+    typed = [row for row in json.loads(run("drift", "--json").stdout) if row["device"] == name]
+    assert {row["path"]: row["desired"] for row in typed} == {LEVEL: 40, SWITCH: True}
+    planned = {row["path"]: row for row in csv.DictReader(run("plan", str(wanted), "--csv").stdout.splitlines())}
+    assert {path: (row["wanted"], row["current"]) for path, row in planned.items()} == {
+        path: got[path] for path in values
+    }
 
 
 def test_a_value_that_was_read_before_it_was_written_is_no_drift(

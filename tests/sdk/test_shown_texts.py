@@ -193,8 +193,8 @@ def test_tables_of_the_command_tell_names_apart(client, bench):
     resources = [{"path": "/3311/0/5851", "value": "10", "writable": True}]
     ids = [bench.add_device(name, resources) for name in ("hall", "Hall", "roof")]
     plan = client.plan([(device_id, "/3311/0/5851", 40) for device_id in ids])
-    shown = [row["device"] for row in plan_rows(plan.frame)]
+    shown = [row["device"] for row in plan_rows(plan.frame, None)]
     assert len(set(shown)) == 3
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
     assert shown[2] == "roof"
-    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply())] == shown
+    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply(), None)] == shown
