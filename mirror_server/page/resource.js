@@ -9,7 +9,7 @@ const WHY = {
   REQUEST_EXPIRED: "the device did not connect in time",
   DEVICE_REMOVED_REGISTRATION: "the device deregistered; ask again after its next registration",
   RESOURCE_NOT_FOUND: "the device has no such resource",
-  METHOD_NOT_ALLOWED: "the resource does not allow this; it may be read-only",
+  METHOD_NOT_ALLOWED: "the resource does not allow this",
   BAD_VALUE: "the device does not take this value; check its type and range",
   REJECTED: "the device refused; its own log may say why",
   PRECONDITION_FAILED: "the device is not in a state to do this now",

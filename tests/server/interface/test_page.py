@@ -63,6 +63,12 @@ def test_it_knows_why_requests_fail():
     assert all(f"  {failure.value[1]}: " in FILES["resource.js"] for failure in Failure)
 
 
+def test_why_a_request_failed_is_said_of_reads_and_executions_too():
+    words = FILES["resource.js"].split("const WHY = {")[1].split("};")[0]
+    assert "METHOD_NOT_ALLOWED" in words
+    assert "read-only" not in words
+
+
 def test_it_makes_no_markup_of_what_it_is_given():
     scripts = "".join(text for name, text in FILES.items() if name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
