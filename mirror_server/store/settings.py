@@ -24,8 +24,14 @@ def put(session: Session, name: str, value: str) -> None:
 
 
 def probe(session: Session) -> None:
-    """Write something: only what is really written shows that the disk takes it."""
-    put(session, "probe", "written")
+    """Write something: only what is really written shows that the disk takes it.
+
+    Another value each time, because SQLite writes no page for one that stays what it is.
+    """
+    session.run(
+        "INSERT INTO settings (name, value) VALUES ('probe', 'odd') ON CONFLICT (name) DO UPDATE"
+        " SET value = CASE settings.value WHEN 'odd' THEN 'even' ELSE 'odd' END"
+    )
 
 
 def simulated_devices(session: Session) -> dict[str, str]:

@@ -132,6 +132,7 @@ class Conversation:
         observed = self._observations.begin(device, path)
         if not observed.is_asked:
             return Answer(Outcome.DONE)
+        observed.hold()
         is_observed = False
         try:
             for number in numbers:
@@ -148,9 +149,8 @@ class Conversation:
         if response.is_success and not is_observed:
             _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
             return Answer(Outcome.METHOD_NOT_ALLOWED)
-        if is_observed and not observed.is_news(sequence, self._clock.now()):
-            # A notification has overtaken the answer.
-            return await self._read(device, Read(path))
+        if sequence is not None:
+            observed.begin(sequence, self._clock.now())
         return self._answer(device, path, response)
 
     async def _cancel(self, device: RegisteredDevice, path: str) -> Answer:

@@ -158,8 +158,7 @@ class Fleet:
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.devices.lwm2m.exchange.Handler`."""
         observed = self.observations.find(notification)
-        now = self._clock.now()
-        if observed is None or not observed.device.is_registered(now):
+        if observed is None or not observed.device.is_registered(self._clock.now()):
             self.counts.unknown_notifications += 1
             return False
         self.counts.notifications += 1
@@ -170,15 +169,10 @@ class Fleet:
             # What was under way went to where it was before.
             device.is_reachable = False
         self._heard(device)
-        response = notification.response
-        if not response.is_success:
-            self._end_observation(observed, response)
-        elif observed.is_news(notification.sequence, now):
-            if notification.is_whole:
-                self._tell(device, observed.path, response)
-            elif not observed.is_being_read:
-                observed.is_being_read = True
-                self._spawn(self._read_whole(observed))
+        if observed.held is None:
+            self._take(observed, notification)
+        else:
+            observed.held.append(notification)
         return True
 
     def session_ended(self, peer: Peer) -> None:
@@ -239,8 +233,32 @@ class Fleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
+    def _take(self, observed: Observed, notification: Notification) -> None:
+        """Tell the service what a notification says, if it is news."""
+        response = notification.response
+        if not response.is_success:
+            self._end_observation(observed, response)
+        elif observed.is_news(notification.sequence, self._clock.now()):
+            if notification.is_whole:
+                self._tell(observed.device, observed.path, response)
+            elif not observed.is_being_read:
+                observed.is_being_read = True
+                self._spawn(self._read_whole(observed))
+
     async def _deliver(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
-        answer(await self._perform(device_id, command))
+        try:
+            answer(await self._perform(device_id, command))
+        finally:
+            if isinstance(command, Observe):
+                self._release(device_id, command.path)
+
+    def _release(self, device_id: str, path: str) -> None:
+        """The answer to Observe was told: now what came after it."""
+        device = self.registry.by_id(device_id)
+        observed = None if device is None else device.observed.get(path)
+        if observed is not None:
+            for notification in observed.release():
+                self._take(observed, notification)
 
     async def _perform(self, device_id: str, command: DeviceCommand) -> Answer:
         device = self.registry.by_id(device_id)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.lwm2m.exchange import Peer
+from mirror_server.devices.lwm2m.exchange import Notification, Peer
 from mirror_server.devices.lwm2m.registration import RegistrationParameters, Version
 from mirror_server.store.registrations import KnownDevice, StoredRegistration
 
 _HALF_OF_SEQUENCES = 1 << 23
+_MOST_HELD = 100
 _SEQUENCE_LIVES_MILLISECONDS = 128_000
 
 
@@ -160,6 +162,7 @@ class Observed:
         sequence: The number of the newest notification; ``None`` before one that has a number.
         heard_at: When that came.
         is_being_read: Whether its value is going to be read, because it was too long for a notification.
+        held: The newest notifications that came while the device was asked to observe; they are told after its answer.
     """
 
     device: RegisteredDevice
@@ -169,6 +172,20 @@ class Observed:
     sequence: int | None = None
     heard_at: Instant = 0
     is_being_read: bool = False
+    held: deque[Notification] | None = None
+
+    def hold(self) -> None:
+        """Keep what comes until it is released."""
+        self.held = deque(maxlen=_MOST_HELD)
+
+    def release(self) -> Iterable[Notification]:
+        """What was kept, in its order; what comes from now on is not."""
+        held, self.held = self.held or (), None
+        return held
+
+    def begin(self, sequence: int, now: Instant) -> None:
+        """The device agreed to observe: what it counts from here on is newer."""
+        self.sequence, self.heard_at = sequence, now
 
     def is_news(self, sequence: int | None, now: Instant) -> bool:
         """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
