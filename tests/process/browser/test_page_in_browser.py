@@ -441,7 +441,7 @@ def test_a_key_that_may_only_read_is_told_what_it_lacks_and_not_why_others_faile
     visit.sign_in(visit.server.key(Scope.READ))
     visit.open("a-light", "Light Control · Dimmer")
     why = "The write of 31 % failed: why is told only to the application that placed it."
-    expect(visit.page.locator("#resources .why")).to_have_text(why)
+    expect(visit.page.locator(f'#resources [data-key="{LEVEL} why"]')).to_have_text(why)
     expect(visit.page.get_by_role("button", name="Read", exact=True)).to_be_enabled()
     for name in ("Write", "Subscribe"):
         expect(visit.page.get_by_role("button", name=name, exact=True)).to_be_disabled()
