@@ -27,3 +27,6 @@ def upgrade() -> None:
         sa.Column("to_discover", TEXT, nullable=False),
         sa.Column("tokens", TEXT, nullable=False),
     )
+    # Such a device may say that it lives for up to 2^32 - 1 seconds. An integer of SQLite is as long as it needs to be.
+    if op.get_bind().dialect.name == "postgresql":
+        op.alter_column("devices", "lifetime_seconds", type_=sa.BigInteger)
