@@ -7,8 +7,8 @@ private places of aiocoap are named in :mod:`.sockets`, the only module that imp
 
 from mirror_server.devices.lwm2m.coap.endpoint import CoapEndpoint
 from mirror_server.devices.lwm2m.coap.sessions import Keys
-from mirror_server.devices.lwm2m.coap.settings import DEFAULT_LIMITS, DEFAULT_TUNING, Counts, Limits, Tuning
-from mirror_server.devices.lwm2m.exchange import CannotListen, Handler
+from mirror_server.devices.lwm2m.coap.settings import DEFAULT_LIMITS, DEFAULT_TUNING, Limits, Tuning
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Handler
 
 __all__ = ["CannotListen", "CoapEndpoint", "Counts", "Keys", "Limits", "Tuning", "listen"]
 

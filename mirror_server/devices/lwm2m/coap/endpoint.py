@@ -20,10 +20,11 @@ from mirror_server.devices.lwm2m.coap.messages import (
     uint_option,
 )
 from mirror_server.devices.lwm2m.coap.sessions import DtlsTransport, Keys
-from mirror_server.devices.lwm2m.coap.settings import Counts, Limits, Tuning
+from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
 from mirror_server.devices.lwm2m.coap.sockets import open_socket
 from mirror_server.devices.lwm2m.coap.transmission import Transmission
 from mirror_server.devices.lwm2m.exchange import (
+    Counts,
     Handler,
     Method,
     NoAnswer,

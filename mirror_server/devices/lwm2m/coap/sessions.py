@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
+from mirror_server.devices.lwm2m.coap.settings import Limits
 from mirror_server.devices.lwm2m.coap.sockets import Receiver, Transport
-from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 

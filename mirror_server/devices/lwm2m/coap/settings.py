@@ -1,12 +1,8 @@
-"""What bounds the speaking with devices, and what is counted of it."""
+"""What bounds the speaking with devices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from mirror_server.devices.lwm2m.exchange import Counts
-
-__all__ = ["DEFAULT_LIMITS", "DEFAULT_TUNING", "Counts", "Limits", "Tuning"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
-from mirror_server.devices.lwm2m.coap.settings import Counts, Limits
-from mirror_server.devices.lwm2m.exchange import CannotListen, Peer, Unreachable
+from mirror_server.devices.lwm2m.coap.settings import Limits
+from mirror_server.devices.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535

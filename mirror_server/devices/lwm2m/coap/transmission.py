@@ -22,9 +22,9 @@ from mirror_server.devices.lwm2m.coap.messages import (
     is_request,
     is_response,
 )
-from mirror_server.devices.lwm2m.coap.settings import Counts, Limits, Tuning
+from mirror_server.devices.lwm2m.coap.settings import Limits, Tuning
 from mirror_server.devices.lwm2m.coap.sockets import Transport
-from mirror_server.devices.lwm2m.exchange import NoAnswer, Peer, Unreachable
+from mirror_server.devices.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
 
 
 class Upper(Protocol):
